@@ -1,0 +1,131 @@
+"""The host as a device: lanes of worker threads, arenas of ordinary memory, kernels of numpy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from fuel_async.backends.base import Absent, DeviceInfo, OpenOptions
+from fuel_async.backends.cpu.calibration import HOST
+from fuel_async.backends.cpu.instance import HostInstance
+from fuel_async.cost import Rates
+from fuel_async.dispatch import BackendCapabilities, FitStatus, LaneProgram, derive_backend_caps, would_fit
+from fuel_async.errors import OutOfMemory
+from fuel_async.ir import CPU_DEVICE, BackendId, Breathe, DeviceLocation, no_breath
+from fuel_async.registry import global_bindings, inflight_count, pending_ns
+from fuel_async.storage import HostArena
+from fuel_async.streams import History, HostLane
+
+#: The share of the machine's memory that instances and outputs may hold unless an executor says otherwise.
+DEFAULT_BUDGET_SHARE = 0.5
+
+
+class HostMemory:
+    """Ordinary memory within a budget. The budget is enforced by admission; this is where bytes come from."""
+
+    def __init__(self, budget_nbytes: int) -> None:
+        self.budget_nbytes = budget_nbytes
+
+    def allocate(self, nbytes: int) -> HostArena:
+        """Return an arena of `nbytes`; `OutOfMemory` when the system has none."""
+        try:
+            return HostArena(nbytes)
+        except MemoryError as error:
+            raise OutOfMemory(str(CPU_DEVICE), nbytes, self.budget_nbytes, ", and the system refused") from error
+
+
+class CpuDevice:
+    """The opened host. Thread-safe."""
+
+    #: One submission running and one behind it: the next starts without a hop through anybody.
+    slot_capacity = 2
+
+    def __init__(self, info: DeviceInfo, options: OpenOptions) -> None:
+        """Make the lanes (their threads start with their first work) and measure the host's speed. Blocks."""
+        self.info = info
+        self.location: DeviceLocation = info.location
+        total = info.total_nbytes or 0
+        self.memory = HostMemory(options.memory_nbytes or int(total * DEFAULT_BUDGET_SHARE) or 1 << 32)
+        self.lanes: Sequence[HostLane] = tuple(
+            HostLane(f"{info.location} lane {i}", info.location) for i in range(options.lanes or 1)
+        )
+        self.rates: Rates = HOST.rates()
+        self._histories: WeakKeyDictionary[LaneProgram, History] = WeakKeyDictionary()
+
+    @property
+    def capabilities(self) -> BackendCapabilities:
+        """What the host can run, derived from the kernels registered now."""
+        return derive_backend_caps(self.location.backend, self.location, global_bindings())
+
+    def pending_work_count(self) -> int:
+        """Submissions to the host that have not settled, of the whole process."""
+        return inflight_count(self.location)
+
+    def pending_work_ns(self) -> int:
+        """Their predicted time."""
+        return pending_ns(self.location)
+
+    def would_fit(self, nbytes: int) -> FitStatus:
+        """Whether `nbytes` more would fit the machine's memory now."""
+        return would_fit(nbytes, _available_nbytes(), self.info.total_nbytes)
+
+    def instantiate(
+        self,
+        program: LaneProgram,
+        constants: Sequence[Any],
+        arena: HostArena | None = None,
+        breathe: Breathe | None = None,
+    ) -> HostInstance:
+        """Bind a program; about 1 µs a kernel."""
+        block = HostArena(program.arena_nbytes) if arena is None else arena
+        history = self._histories.get(program)
+        if history is None:
+            history = self._histories.setdefault(program, History(program.predicted_ns))
+        return HostInstance(program, constants, block, history, breathe or no_breath)
+
+    def close(self) -> None:
+        """Let the lanes end after what they hold."""
+        for lane in self.lanes:
+            lane.close()
+
+
+def discover() -> Sequence[DeviceInfo] | Absent:
+    """The host is always there."""
+    cores = os.cpu_count() or 1
+    return (DeviceInfo(CPU_DEVICE, _model_name(), _total_nbytes(), f"{cores} cores"),)
+
+
+def open_device(info: DeviceInfo, options: OpenOptions) -> CpuDevice:
+    """Open the host. May take milliseconds at the first call of a process."""
+    return CpuDevice(info, options)
+
+
+BACKEND_ID = BackendId.CPU
+
+
+def _total_nbytes() -> int | None:
+    return _pages("SC_PHYS_PAGES")
+
+
+def _available_nbytes() -> int | None:
+    return _pages("SC_AVPHYS_PAGES")
+
+
+def _pages(name: str) -> int | None:
+    try:
+        return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _model_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return "host processor"

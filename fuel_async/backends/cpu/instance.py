@@ -1,0 +1,224 @@
+"""Program instances of the host: kernels and their arguments bound once, walked as `zip(kernels, args)`.
+
+Arguments are tuples of arrays; where an array is given by each submission the arguments are a list whose entries are
+set before the walk and cleared after it, so that an idle instance keeps none of a caller's arrays alive. A kernel that
+offers no way of binding is called through its plain signature with storages, made anew for each call.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuel_async.dispatch import BINDABLE, LaneProgram, SlotClass
+from fuel_async.errors import KernelFailed, Stopped
+from fuel_async.ir import CPU_DEVICE, Breathe, Layout
+from fuel_async.storage import HostArena, from_array, laid_out
+from fuel_async.streams import History, StopFlag
+
+Array = NDArray[Any]
+Pace = Callable[[bool, int], None]
+
+#: The stop flag and the clock are looked at once a chunk of this predicted time.
+CHUNK_NS = 64_000
+
+#: numpy releases the interpreter for operands of more elements than a few hundred; below, kernels hold it.
+HOLDS_NS = 1_500
+
+#: Placeholder in an argument list for what a submission gives.
+_UNSET: Any = None
+
+
+class _Chunk:
+    """Consecutive kernels that run without looking up."""
+
+    __slots__ = ("args", "cost_ns", "first", "holds", "kernels")
+
+    def __init__(
+        self, first: int, holds: bool, cost_ns: int, kernels: list[Callable[..., object]], args: list[Sequence[Any]]
+    ) -> None:
+        self.first, self.holds, self.cost_ns, self.kernels, self.args = first, holds, cost_ns, kernels, args
+
+
+#: Where a bindable array goes: the argument list, the position in it, and how it lies in the given array.
+_Patch = tuple[list[Any], int, "Layout | None"]
+
+
+class HostInstance:
+    """A lane program bound to host arrays. One run at a time."""
+
+    __slots__ = ("__weakref__", "_arena", "_chunks", "_patches", "history", "program")
+
+    def __init__(
+        self,
+        program: LaneProgram,
+        constants: Sequence[Array],
+        arena: HostArena,
+        history: History,
+        breathe: Breathe,
+    ) -> None:
+        self.program, self._arena, self.history = program, arena, history
+        # By class and place: who must be told when a submission gives this array.
+        self._patches: tuple[dict[int, list[_Patch]], ...] = tuple(
+            {place: [] for place in places} for places in program.ports
+        )
+        self._chunks = self._bind(constants, breathe)
+
+    @property
+    def predicted_ns(self) -> int:
+        """What the next run of it is expected to take."""
+        return self.history.predicted_ns
+
+    def execute(
+        self,
+        feeds: Sequence[Any],
+        outputs: Sequence[Any],
+        sessions: Sequence[Any],
+        scalars: Sequence[Any],
+        stop: StopFlag | None,
+        pace: Pace | None,
+    ) -> None:
+        """Run every kernel in order over the given arrays. `KernelFailed` names the node; `Stopped` when told to."""
+        given = (feeds, outputs, sessions, scalars)
+        try:
+            for patches, values in zip(self._patches, given, strict=True):
+                for entries, value in zip(patches.values(), values, strict=True):
+                    for args, position, layout in entries:
+                        args[position] = value if layout is None else laid_out(value, layout)
+            self._walk(stop, pace)
+        finally:
+            for patches in self._patches:
+                for entries in patches.values():
+                    for args, position, _ in entries:
+                        args[position] = _UNSET
+
+    def _walk(self, stop: StopFlag | None, pace: Pace | None) -> None:
+        for chunk in self._chunks:
+            if stop is not None and stop.stopped:
+                raise Stopped
+            if pace is not None:
+                pace(chunk.holds, chunk.cost_ns)
+            rest = iter(chunk.args)
+            try:
+                for kernel, args in zip(chunk.kernels, rest):  # noqa: B905 - strict would cost a check a kernel
+                    kernel(*args)
+            except BaseException as error:
+                # The iterator knows how far it got: no counter in the loop.
+                done = len(chunk.args) - operator.length_hint(rest)
+                node = self.program.nodes[chunk.first + done - 1]
+                described = self.program.graph.describe(node)
+                raise KernelFailed(described, str(CPU_DEVICE), f"{type(error).__name__}: {error}", node) from error
+
+    def _bind(self, constants: Sequence[Array], breathe: Breathe) -> list[_Chunk]:
+        program, slots = self.program, self.program.slots
+        arena, classes = self._arena, slots.classes
+        temporary, constant = int(SlotClass.TEMPORARY), int(SlotClass.CONSTANT)
+        fixed: dict[int, Array] = {}
+        chunks: list[_Chunk] = []
+        kernels: list[Callable[..., object]] = []
+        bound: list[Sequence[Any]] = []
+        first = spent = held = 0
+        for index, (kernel, row, cost) in enumerate(
+            zip(program.kernels, program.rows, program.costs_ns, strict=True)
+        ):
+            arrays: list[Any] = []
+            given = False
+            for slot in row:
+                cls = classes[slot]
+                if cls == temporary:
+                    arrays.append(arena.array(slots, slot))
+                elif cls == constant:
+                    found = fixed.get(slot)
+                    if found is None:
+                        found = fixed[slot] = laid_out(constants[slots.places[slot]], slots.layouts[slot])
+                    arrays.append(found)
+                else:
+                    given = True
+                    arrays.append(_UNSET)
+            call, args = self._call(index, kernel, row, arrays, given)
+            kernels.append(call)
+            bound.append(args)
+            spent += cost
+            held += cost < HOLDS_NS
+            if spent >= CHUNK_NS or index + 1 == len(program):
+                chunks.append(_Chunk(first, held > 0, spent, kernels, bound))
+                first, spent, held, kernels, bound = index + 1, 0, 0, [], []
+            if not index & 63:
+                breathe()
+        return chunks
+
+    def _call(
+        self, index: int, kernel: Any, row: tuple[int, ...], arrays: list[Any], given: bool
+    ) -> tuple[Callable[..., object], Sequence[Any]]:
+        """Bind one kernel; register its arguments that submissions give."""
+        direct = getattr(kernel, "direct", None)
+        if direct is not None:
+            if not given:
+                return direct, tuple(arrays)
+            self._patch(arrays, row, dict(enumerate(range(len(row)))))
+            return direct, arrays
+        inputs = self.program.arities[index]
+        if getattr(kernel, "bind", None) is None:
+            return self._plain(index, kernel, row, arrays, given)
+        places = {}
+        if given:
+            arrays = [self._stand_in(slot) if array is _UNSET else array for slot, array in zip(row, arrays, strict=True)]
+        call, bound = kernel.bind(
+            arrays[:inputs], arrays[inputs : inputs + 1], self.program.params[index], arrays[inputs + 1 :]
+        )
+        if not given:
+            return call, bound
+        args = list(bound)
+        bindable = set(BINDABLE)
+        for position, (slot, array) in enumerate(zip(row, arrays, strict=True)):
+            if self.program.slots.classes[slot] in bindable:
+                for at, arg in enumerate(args):
+                    if arg is array:
+                        places[at] = position
+        self._patch(args, row, places)
+        return call, args
+
+    def _stand_in(self, slot: int) -> Array:
+        """An array of the slot's type and strides, for binding: nothing is read from it."""
+        slots = self.program.slots
+        return stand_in(slots.types[slot], slots.layouts[slot])
+
+    def _patch(self, args: list[Any], row: tuple[int, ...], places: dict[int, int]) -> None:
+        slots = self.program.slots
+        for at, position in places.items():
+            slot = row[position]
+            cls = slots.classes[slot]
+            if cls in BINDABLE:
+                args[at] = _UNSET
+                entries = self._patches[BINDABLE.index(SlotClass(cls))]
+                entries[slots.places[slot]].append((args, at, slots.layouts[slot]))
+
+    def _plain(
+        self, index: int, kernel: Any, row: tuple[int, ...], arrays: list[Any], given: bool
+    ) -> tuple[Callable[..., object], Sequence[Any]]:
+        """Call a kernel through `(inputs, outputs, layouts, params)`, over storages made for each call."""
+        inputs, params = self.program.arities[index], self.program.params[index]
+        types = [self.program.slots.types[slot] for slot in row[: inputs + 1]]
+        layouts = tuple(Layout.contiguous(kind.shape) for kind in types)  # type: ignore[arg-type]  # concrete
+
+        def call(*operands: Array) -> None:
+            storages = [from_array(np.ascontiguousarray(operand)) for operand in operands]
+            kernel(storages[:inputs], storages[inputs:], layouts, params)
+
+        args: list[Any] = arrays[: inputs + 1]
+        if given:
+            self._patch(args, row, {position: position for position in range(len(args))})
+        return call, args
+
+
+def stand_in(kind: Any, layout: Layout | None) -> Array:
+    """An uninitialised array of the given type and layout."""
+    dtype = kind.dtype.require_np()
+    if layout is None:
+        return np.empty(kind.shape, dtype)
+    span = layout.span()
+    return laid_out(np.empty(0 if span is None else span[1] + 1, dtype), layout)

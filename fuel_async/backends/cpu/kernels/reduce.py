@@ -1,0 +1,105 @@
+"""Reductions over any axes: sum, mean, maximum, minimum.
+
+Sums are numpy's: pairwise along a contiguous axis, row by row along others. Half types accumulate in float32 and are
+narrowed once; their maxima and minima are exact as they are. No axes means a copy; the sum of nothing is 0, its mean
+NaN, its maximum refused when the call is bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fuel_async.backends.cpu.kernels.base import F32, HALVES, T4, HostKernel
+from fuel_async.backends.cpu.kernels.blocks import Array, Bound, Shape, constants
+from fuel_async.dispatch import ReduceParams
+from fuel_async.errors import KernelArgumentError
+from fuel_async.ir import DType, OpKind
+
+
+def _check(op: OpKind, source: Shape, output: Shape, params: ReduceParams) -> None:
+    dims = params.dims
+    if any(not 0 <= dim < len(source) for dim in dims) or len(set(dims)) != len(dims):
+        raise KernelArgumentError(op.value, "dims", dims, f"distinct axes of {source}")
+    sizes = enumerate(source)
+    if params.keepdim:
+        wanted = tuple(1 if axis in dims else size for axis, size in sizes)
+    else:
+        wanted = tuple(size for axis, size in sizes if axis not in dims)
+    if output != wanted:
+        raise KernelArgumentError(op.value, "the output's shape", output, wanted)
+
+
+def _sum(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
+    _check(OpKind.SumReduce, inputs[0].shape, output.shape, params)
+    return np.add.reduce, (inputs[0], params.dims, None, output, params.keepdim)
+
+
+def _mean(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
+    source = inputs[0]
+    _check(OpKind.MeanReduce, source.shape, output.shape, params)
+    dims, keepdim = params.dims, params.keepdim
+    (count,) = constants(source.dtype, math.prod(source.shape[dim] for dim in dims))
+
+    def mean(source: Array, output: Array) -> None:
+        np.add.reduce(source, dims, None, output, keepdim)
+        np.divide(output, count, output)
+
+    return mean, (source, output)
+
+
+def _wide_sum(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
+    return _in_float32(OpKind.SumReduce, inputs[0], output, params, scratch[0], mean=False)
+
+
+def _wide_mean(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
+    return _in_float32(OpKind.MeanReduce, inputs[0], output, params, scratch[0], mean=True)
+
+
+def _in_float32(
+    op: OpKind, source: Array, output: Array, params: ReduceParams, scratch: Array, *, mean: bool
+) -> Bound:
+    _check(op, source.shape, output.shape, params)
+    dims, keepdim = params.dims, params.keepdim
+    total = np.ndarray(output.shape, F32, scratch)
+    (count,) = constants(F32, math.prod(source.shape[dim] for dim in dims) if mean else 1)
+
+    def reduce(source: Array, output: Array) -> None:
+        np.add.reduce(source, dims, F32, total, keepdim)
+        np.divide(total, count, total)
+        output[...] = total
+
+    return reduce, (source, output)
+
+
+def _total_nbytes(params: ReduceParams, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
+    return (max(math.prod(output), 1) * F32.itemsize,)
+
+
+def _extreme(op: OpKind, ufunc: np.ufunc, dtype: DType) -> HostKernel:
+    def rule(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
+        shape = inputs[0].shape
+        _check(op, shape, output.shape, params)
+        if any(shape[dim] == 0 for dim in params.dims):
+            raise KernelArgumentError(op.value, f"the size of the axes {params.dims} of {shape}", 0, "at least 1")
+        return ufunc.reduce, (inputs[0], params.dims, None, output, params.keepdim)
+
+    return HostKernel(op, (dtype, dtype), rule, ReduceParams)
+
+
+def _summing(op: OpKind, dtype: DType) -> HostKernel:
+    if dtype in HALVES:
+        rule = _wide_sum if op is OpKind.SumReduce else _wide_mean
+        return HostKernel(op, (dtype, dtype), rule, ReduceParams, scratch=_total_nbytes)
+    return HostKernel(op, (dtype, dtype), _sum if op is OpKind.SumReduce else _mean, ReduceParams)
+
+
+def kernels() -> tuple[HostKernel, ...]:
+    """Return new kernels of this family: one for each op and dtype."""
+    return (
+        *(_summing(op, dtype) for op in (OpKind.SumReduce, OpKind.MeanReduce) for dtype in T4),
+        *(_extreme(OpKind.MaxReduce, np.maximum, dtype) for dtype in T4),
+        *(_extreme(OpKind.MinReduce, np.minimum, dtype) for dtype in T4),
+    )

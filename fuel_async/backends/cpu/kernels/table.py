@@ -1,0 +1,60 @@
+"""The rows of the host's kernels: every family, priced by Layer 1, with one identity a family.
+
+The families say what there is; nothing is computed here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from hashlib import blake2b
+from types import ModuleType
+
+from fuel_async.backends.cpu.kernels import (
+    base,
+    blocks,
+    elementwise,
+    erf,
+    indexing,
+    matmul,
+    movement,
+    normalise,
+    reduce,
+)
+from fuel_async.cost import default_cost_for_op_kind
+from fuel_async.dispatch import KernelBindingTable
+from fuel_async.ir import BackendId, PrecisionGuarantee
+
+#: Tells these kernels apart from siblings that other packs register for the host.
+KERNEL_SOURCE = "portable-cpu"
+
+FAMILIES = (elementwise, reduce, matmul, normalise, movement, indexing)
+#: Modules whose code is part of every kernel.
+SHARED = (base, blocks, erf)
+
+
+def register_cpu_kernels(table: KernelBindingTable) -> None:
+    """Add every kernel of the host to an open table: one row for each (op, dtypes)."""
+    shared = "".join(map(_source, SHARED))
+    for family in FAMILIES:
+        revision = revision_hash(shared + _source(family))
+        for kernel in family.kernels():
+            table.register(
+                kernel.op,
+                kernel.dtypes,
+                BackendId.CPU,
+                kernel,
+                caps=kernel.caps,
+                precision=PrecisionGuarantee.PRIMITIVE_DETERMINISTIC_CPU,
+                cost=default_cost_for_op_kind(kernel.op),
+                kernel_source=KERNEL_SOURCE,
+                kernel_revision_hash=revision,
+            )
+
+
+def revision_hash(source: str) -> int:
+    """Return what identifies code in what is persisted: 64 bits of BLAKE2b of its text, never 0."""
+    return int.from_bytes(blake2b(source.encode(), digest_size=8).digest(), "little") or 1
+
+
+def _source(module: ModuleType) -> str:
+    return inspect.getsource(module)

@@ -1,0 +1,201 @@
+"""Layer-1 prices: flops and bytes of one kernel call, counted from shapes, dtypes and parameters. Pure.
+
+Every function has the signature of `CostFn`: shapes and dtypes list the inputs, then the output; the capabilities are
+not looked at, since the counts hold on any device. Overheads are those of a host call in nanoseconds; a device that
+knows better (`cost.rates`) uses its own. A fused multiply-add counts as two flops. Parameters of another variant than a
+function needs give an unpriced estimate, never an error. `default_cost_for_op_kind` is the table from kind to function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from fuel_async.dispatch import (
+    BackendCapabilities,
+    CostFn,
+    KernelDTypes,
+    MatmulParams,
+    OpParams,
+    unknown_cost,
+)
+from fuel_async.ir import CostEstimate, DType, OpKind
+
+Shapes = Sequence[tuple[int, ...]]
+
+#: Overhead of starting a simple kernel and a matrix product, in nanoseconds.
+CALL_NS, MATMUL_NS = 50, 100
+
+#: Flops of one transcendental element; of one element of softmax and of a normalisation.
+TRANSCENDENTAL_FLOPS, SOFTMAX_FLOPS, NORM_FLOPS = 10, 5, 7
+
+
+def _nbytes(count: int, dtypes: KernelDTypes, position: int) -> int:
+    """Bytes of `count` elements of an operand; 4 an element when its dtype is not said. Sub-byte types are packed."""
+    bits = dtypes[position].bits if position < len(dtypes) else DType.F32.bits
+    return (count * bits + 7) // 8
+
+
+def _counts(shapes: Shapes) -> tuple[int, int]:
+    """Elements of all inputs together, and of the output."""
+    sizes = [math.prod(shape) for shape in shapes] or [0]
+    return sum(sizes[:-1]), sizes[-1]
+
+
+def cost_elementwise_unary_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """One flop an element; read once, written once."""
+    _, n = _counts(shapes)
+    return CostEstimate(n, 2 * _nbytes(n, dtypes, 0), CALL_NS)
+
+
+def cost_elementwise_unary_transcendental_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """Ten flops an element; read once, written once."""
+    _, n = _counts(shapes)
+    return CostEstimate(TRANSCENDENTAL_FLOPS * n, 2 * _nbytes(n, dtypes, 0), CALL_NS)
+
+
+def cost_elementwise_binary_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """One flop an element; three operands of the output's size."""
+    _, n = _counts(shapes)
+    return CostEstimate(n, 3 * _nbytes(n, dtypes, 0), CALL_NS)
+
+
+def cost_comparison_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """One flop an element; two operands read, one byte an element written."""
+    _, n = _counts(shapes)
+    return CostEstimate(n, 2 * _nbytes(n, dtypes, 0) + n, CALL_NS)
+
+
+def cost_where_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """One flop an element; a byte of condition and three operands of the values' type."""
+    _, n = _counts(shapes)
+    return CostEstimate(n, n + 3 * _nbytes(n, dtypes, 1), CALL_NS)
+
+
+def cost_scalar_op_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """Two flops an element (affine, clamp, integer power); read once, written once."""
+    _, n = _counts(shapes)
+    return CostEstimate(2 * n, 2 * _nbytes(n, dtypes, 0), CALL_NS)
+
+
+def cost_cast_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """No flops; read in one type, written in the other."""
+    _, n = _counts(shapes)
+    return CostEstimate(0, _nbytes(n, dtypes, 0) + _nbytes(n, dtypes, 1), CALL_NS)
+
+
+def cost_reduction_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """One flop an input element; everything read, the result written."""
+    n_in, n_out = _counts(shapes)
+    return CostEstimate(n_in, _nbytes(n_in + n_out, dtypes, 0), CALL_NS)
+
+
+def cost_shape_op_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """No flops; everything read, the result written (copy, concat and the like)."""
+    n_in, n_out = _counts(shapes)
+    return CostEstimate(0, _nbytes(n_in + n_out, dtypes, 0), CALL_NS)
+
+
+def cost_indexing_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """One flop a result element; each is read, written, and looked up through an index."""
+    _, n = _counts(shapes)
+    return CostEstimate(n, 2 * _nbytes(n, dtypes, 0) + _nbytes(n, dtypes, 1), CALL_NS)
+
+
+def cost_softmax_last_dim_primitive_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """Five flops an element, three passes; softmax and log-softmax alike, counted from the shapes alone."""
+    _, n = _counts(shapes)
+    return CostEstimate(SOFTMAX_FLOPS * n, 3 * _nbytes(n, dtypes, 0), CALL_NS)
+
+
+def cost_norm_last_dim_primitive_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """Seven flops an element, three passes."""
+    _, n = _counts(shapes)
+    return CostEstimate(NORM_FLOPS * n, 3 * _nbytes(n, dtypes, 0), CALL_NS)
+
+
+def cost_matmul_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """2·B·m·n·k flops over the left's B batches and the rows that are computed; each operand read once.
+
+    Batches of the right that serve several of the left (grouped query heads) are read once, not once a group.
+    """
+    match params:
+        case MatmulParams(left_batch, right_batch, rows, n, k, wanted):
+            left, right = math.prod(left_batch), math.prod(right_batch)
+            m = rows if wanted is None else min(wanted, rows)
+            moved = _nbytes(left * m * k + right * k * n + left * m * n, dtypes, 0)
+            return CostEstimate(2 * left * m * n * k, moved, MATMUL_NS)
+        case _:
+            return CostEstimate()
+
+
+_CHEAP = """Relu Neg Sqr Sqrt Recip Abs Step Floor Ceil Round Sign"""
+_TRANSCENDENTAL = """Tanh Exp Log Sin Cos Sigmoid Silu Gelu GeluErf Erf Rsqrt"""
+_BINARY = """Add Sub Mul Div Maximum Minimum Pow Rem"""
+_COMPARISON = """Equal NotEqual Less LessEqual Greater GreaterEqual"""
+
+
+def _elementwise(stems: str, cost: CostFn) -> dict[OpKind, CostFn]:
+    return {OpKind[f"{stem}Elementwise"]: cost for stem in stems.split()}
+
+
+#: Kinds that are priced. A kind without a row is `unknown_cost`: a kernel of it must bring its own price.
+LAYER1: Mapping[OpKind, CostFn] = MappingProxyType(
+    {
+        **_elementwise(_CHEAP, cost_elementwise_unary_cpu),
+        **_elementwise(_TRANSCENDENTAL, cost_elementwise_unary_transcendental_cpu),
+        **_elementwise(_BINARY, cost_elementwise_binary_cpu),
+        **_elementwise(_COMPARISON, cost_comparison_cpu),
+        OpKind.Where: cost_where_cpu,
+        OpKind.Affine: cost_scalar_op_cpu,
+        OpKind.ClampElementwise: cost_scalar_op_cpu,
+        OpKind.PowIElementwise: cost_scalar_op_cpu,
+        OpKind.Cast: cost_cast_cpu,
+        OpKind.SumReduce: cost_reduction_cpu,
+        OpKind.MaxReduce: cost_reduction_cpu,
+        OpKind.MinReduce: cost_reduction_cpu,
+        OpKind.MeanReduce: cost_reduction_cpu,
+        OpKind.Copy: cost_shape_op_cpu,
+        OpKind.Concat: cost_shape_op_cpu,
+        OpKind.IndexSelect: cost_indexing_cpu,
+        OpKind.Gather: cost_indexing_cpu,
+        OpKind.MatMul: cost_matmul_cpu,
+        OpKind.SoftmaxLastDim: cost_softmax_last_dim_primitive_cpu,
+        OpKind.LogSoftmaxLastDim: cost_softmax_last_dim_primitive_cpu,
+        OpKind.LogSoftmaxLastDimBackward: cost_softmax_last_dim_primitive_cpu,
+        OpKind.LayerNormLastDim: cost_norm_last_dim_primitive_cpu,
+        OpKind.RmsNormLastDim: cost_norm_last_dim_primitive_cpu,
+    }
+)
+
+
+def default_cost_for_op_kind(op: OpKind) -> CostFn:
+    """Return the Layer-1 price of a kind; `unknown_cost` for kinds that have none."""
+    return LAYER1.get(op, unknown_cost)

@@ -1,0 +1,86 @@
+"""Lane programs: what a lane executes for one region, as a pure value.
+
+A program is a region's kernels in order over numbered slots. A slot is a typed, laid-out view of some bytes;
+its class says when those bytes become known: constants and temporaries when the program is instantiated on a
+device, feeds, outputs, sessions and scalars at each submission. All programs of one plan share one
+`SlotTable`, so a temporary that one region writes and another reads is one slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from fuel_async.dispatch.kernel import KernelRef
+from fuel_async.dispatch.params import OpParams
+from fuel_async.ir import FrozenGraph, Layout, TensorType
+
+
+class SlotClass(IntEnum):
+    """When and by whom the bytes of a slot are provided."""
+
+    #: Uploaded once a device. Place: index into the plan's constants.
+    CONSTANT = 0
+    #: The caller's value. Place: index into the plan's feeds.
+    FEED = 1
+    #: Bytes of the instance's arena. Place: byte offset.
+    TEMPORARY = 2
+    #: A fresh allocation that the caller receives. Place: index into the plan's outputs.
+    OUTPUT = 3
+    #: State that outlives runs. Place: index into the session values of a submission.
+    SESSION = 4
+    #: A number known at submission. Place: index into the scalars of a submission.
+    SCALAR = 5
+
+
+#: The classes whose bytes are given by each submission, in the order of `Lane.submit`.
+BINDABLE = (SlotClass.FEED, SlotClass.OUTPUT, SlotClass.SESSION, SlotClass.SCALAR)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotTable:
+    """The slots of a plan in columns."""
+
+    classes: Sequence[int]
+    places: Sequence[int]
+    types: Sequence[TensorType]
+    #: How the slot lies in its bytes; None means row-major from the first byte.
+    layouts: Sequence[Layout | None]
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class LaneProgram:
+    """The kernels of one region in order, in columns of one entry a kernel."""
+
+    graph: FrozenGraph
+    slots: SlotTable
+    #: The graph node that each kernel computes.
+    nodes: Sequence[int]
+    kernels: Sequence[KernelRef]
+    params: Sequence[OpParams]
+    #: Slots of inputs, then of the output, then of scratch.
+    rows: Sequence[tuple[int, ...]]
+    #: Number of inputs of each row; the output follows them.
+    arities: Sequence[int]
+    costs_ns: Sequence[int]
+    #: Places in the plan's ports that this program reads or writes: what a submission must give, by class.
+    ports: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    predicted_ns: int
+    arena_nbytes: int
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def feeds(self) -> tuple[int, ...]:
+        """Feed places, in the order in which `Lane.submit` takes their values."""
+        return self.ports[0]
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Output places, in the order in which `Lane.submit` takes their values."""
+        return self.ports[1]

@@ -1,0 +1,310 @@
+"""The graph under construction: an append-only arena of nodes, kept as columns.
+
+`Graph` appends and types nodes; `Tensor` (in `ir.tensor`) is the handle users compose; `freeze` makes the
+immutable snapshot that everything else reads. Each node remembers the user's line that built it. A graph is
+built in one thread; a snapshot may be frozen in another while building goes on.
+
+    >>> g = Graph("double")
+    >>> x = g.input("x", ("n",))
+    >>> g.output("y", x + x)
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fuel_async.errors import DTypeMismatch, GraphError, ShapeMismatch
+from fuel_async.ir.dtype import DType
+from fuel_async.ir.frozen import Breathe, FrozenGraph, Snapshot, freeze, no_breath
+from fuel_async.ir.op import Attrs, OpSpec, TensorType, require_array_dtype
+from fuel_async.ir.ops.leaf import CONSTANT, INPUT
+from fuel_async.ir.shape import normal_dims, show
+from fuel_async.ir.symbol import Shape, Symbolic, is_static
+from fuel_async.ir.tensor import Scalar, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import CodeType, FrameType
+
+    from numpy.typing import NDArray
+
+#: Names that `Executor.run` takes for itself and that therefore cannot name an input.
+RESERVED = frozenset({"on_device", "precision", "timeout_s", "priority"})
+
+#: What Python's numbers become where no dtype is named.
+_PLAIN: Mapping[str, np.dtype[Any]] = {"f": np.dtype(np.float32), "i": np.dtype(np.int64)}
+
+#: Source files whose frames are ours: the user's line is the first one outside of them.
+_OWN_FILES = frozenset(
+    __file__.removesuffix("graph.py") + f"{name}.py"
+    for name in ("graph", "tensor", "views", "products", "functions", "text")
+)
+
+
+class Graph:
+    """A DAG of tensor operations, described once and run many times. One thread builds it."""
+
+    def __init__(self, name: str = "graph") -> None:
+        """Start an empty graph; `name` appears in errors and reports."""
+        self.name = name
+        self._ops: list[OpSpec] = []
+        self._args: list[tuple[int, ...]] = []
+        self._types: list[TensorType] = []
+        self._attrs: list[Attrs] = []
+        self._codes: list[CodeType] = []
+        self._lastis: list[int] = []
+        self._inputs: dict[str, int] = {}
+        self._constants: dict[int, NDArray[Any]] = {}
+        self._outputs: dict[str, int] = {}
+        self._interned: dict[tuple[Shape, DType], TensorType] = {}
+        self._inferred: dict[tuple[Any, ...], TensorType] = {}
+        self._scalars: dict[tuple[Any, ...], Tensor] = {}
+        self._frozen: FrozenGraph | None = None
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def __repr__(self) -> str:
+        ports = f"{len(self._inputs)} inputs, {len(self._outputs)} outputs"
+        return f"<Graph {self.name!r}: {len(self)} nodes, {ports}>"
+
+    @property
+    def inputs(self) -> Mapping[str, TensorType]:
+        """Type of each input by name, in the order they were declared."""
+        return {name: self._types[node] for name, node in self._inputs.items()}
+
+    @property
+    def outputs(self) -> Mapping[str, TensorType]:
+        """Type of each output by name, in the order they were declared."""
+        return {name: self._types[node] for name, node in self._outputs.items()}
+
+    @property
+    def frozen(self) -> FrozenGraph | None:
+        """The snapshot of the graph as it is now, when somebody has frozen it since the last change."""
+        return self._frozen
+
+    def input(self, name: str, shape: Sequence[int | str | Symbolic], dtype: DType = DType.F32) -> Tensor:
+        """Declare a value that each run feeds by `name`.
+
+        A string dimension is a symbol, bound by the feed's shape. `GraphError` when the name is taken, empty
+        or one of `Executor.run`'s own; `DTypeMismatch` when no array can hold `dtype`.
+        """
+        _check_name("input", name, self._inputs, RESERVED)
+        dims = normal_dims("input", shape)
+        if any(isinstance(dim, int) and dim < 0 for dim in dims):
+            raise ShapeMismatch("input", f"a dimension of {name!r} is negative: {show(dims)}")
+        require_array_dtype("input", dtype)
+        made = self._append(INPUT, (), self.type_of(dims, dtype), None)
+        self._inputs[name] = made.index
+        return made
+
+    def constant(self, value: object, dtype: DType | None = None) -> Tensor:
+        """Hold a value that is known now.
+
+        A read-only C-contiguous array that owns its bytes (or stands on `bytes`) is adopted as it is; any
+        other is copied, so that nobody can write it afterwards. Python numbers and lists become float32 or
+        int64 when `dtype` is None; bool becomes uint8. `GraphError` when numpy can make no such array of
+        `value`.
+        """
+        if dtype is not None:
+            require_array_dtype("constant", dtype)
+        array = _constant_array(value, dtype)
+        made = self._append(CONSTANT, (), self.type_of(array.shape, DType.from_numpy(array.dtype)), None)
+        self._constants[made.index] = array
+        return made
+
+    def output(self, name: str, value: Tensor) -> None:
+        """Deliver `value` from each run under `name`."""
+        _check_name("output", name, self._outputs)
+        self.own("output", value)
+        self._outputs[name] = value.index
+        self._frozen = None
+
+    def node(
+        self, op: OpSpec, operands: Sequence[Tensor], attrs: Attrs = None, shape: Shape | None = None
+    ) -> Tensor:
+        """Append an op of the table that has operands.
+
+        `shape` is given for the views that cannot infer it, and for no other op. `GraphError` and its kinds
+        name op, shapes and dtypes when operands, `attrs` or `shape` do not fit.
+        """
+        for operand in operands:
+            if operand.__class__ is not Tensor or operand.graph is not self:
+                self.own(op.name, operand)
+        if op.arity not in (-1, len(operands)) or not operands:
+            wanted = "one or more" if op.arity < 0 else op.arity
+            operand_types = [operand.type for operand in operands]
+            raise GraphError(op.name, f"takes {wanted} operands, got {len(operands)}", operand_types)
+        types = tuple([operand.type for operand in operands])
+        key = (op, attrs, shape, *types)
+        result = self._inferred.get(key)
+        if result is None:
+            result = self._inferred[key] = self._result(op, types, attrs, shape)
+        return self._append(op, tuple([operand.index for operand in operands]), result, attrs)
+
+    def freeze(self, breathe: Breathe = no_breath) -> FrozenGraph:
+        """Return the immutable snapshot of the graph; made once for each state of it. O(nodes)."""
+        if self._frozen is None:
+            self._frozen = freeze(self.snapshot(), breathe)
+        return self._frozen
+
+    def snapshot(self) -> Snapshot:
+        """Return the graph as it is now, in O(ports), for another thread to freeze."""
+        return Snapshot(
+            self.name,
+            len(self._ops),
+            self._ops,
+            self._args,
+            self._types,
+            self._attrs,
+            self._codes,
+            self._lastis,
+            dict(self._inputs),
+            dict(self._constants),
+            dict(self._outputs),
+        )
+
+    def adopt_frozen(self, frozen: FrozenGraph, snapshot: Snapshot) -> FrozenGraph:
+        """Remember what another thread froze, unless the graph has changed since `snapshot` was taken; return it."""
+        if snapshot.count == len(self._ops) and snapshot.outputs == self._outputs:
+            self._frozen = frozen
+        return frozen
+
+    # --- for the builder's own modules ----------------------------------------------------------------------
+
+    def _result(
+        self, op: OpSpec, types: tuple[TensorType, ...], attrs: Attrs, shape: Shape | None
+    ) -> TensorType:
+        """The type of a node; refuses operands, attrs or a shape that do not fit the op."""
+        if attrs.__class__ is not (op.attrs or type(None)):
+            raise GraphError(op.name, f"takes other parameters than {attrs}", types)
+        if op.is_given is (shape is None):
+            raise GraphError(op.name, "wanted the shape exactly where it cannot be inferred", types)
+        result, dtype = op.infer(types, attrs) if shape is None else (shape, types[0].dtype)
+        if any(isinstance(dim, int) and dim < 0 for dim in result):
+            raise ShapeMismatch(op.name, f"{show(result)} has a negative dimension", types)
+        if op.check is not None:
+            op.check(types, attrs, result)
+        return self.type_of(result, dtype)
+
+    def type_of(self, shape: Shape, dtype: DType) -> TensorType:
+        """Return the one `TensorType` object of this graph for (shape, dtype)."""
+        key = (shape, dtype)
+        found = self._interned.get(key)
+        if found is None:
+            nbytes = -1
+            if is_static(shape):
+                nbytes = dtype.nbytes
+                for dim in shape:
+                    nbytes *= int(dim)  # type: ignore[arg-type]
+            found = self._interned[key] = TensorType(shape, dtype, nbytes)
+        return found
+
+    def scalar(self, value: Scalar, dtype: DType) -> Tensor:
+        """Return a rank-0 constant, one for each value and dtype: numbers take the dtype of the tensor
+        beside them.
+
+        `DTypeMismatch` for a float among integers, and for a finite number beyond the dtype's range.
+        """
+        key = (repr(value), dtype)
+        found = self._scalars.get(key)
+        if found is None:
+            if isinstance(value, float) and not dtype.is_float:
+                reason = f"{value!r} is no integer; cast the tensor with astype() first"
+                raise DTypeMismatch("scalar", reason, [dtype])
+            array = _scalar_array(value, dtype)
+            if array is None:
+                reason = f"{value!r} is beyond its range; cast the tensor with astype() first"
+                raise DTypeMismatch("scalar", reason, [dtype])
+            found = self._scalars[key] = self.constant(array)
+        return found
+
+    def own(self, op: str, value: object) -> None:
+        """Refuse anything but a tensor of this graph."""
+        if not isinstance(value, Tensor):
+            got = type(value).__name__
+            raise GraphError(op, f"wanted a Tensor, got {got}; wrap arrays with Graph.constant()")
+        if value.graph is not self:
+            raise GraphError(op, f"a tensor of {value.graph!r} cannot be used in {self!r}", [value.type])
+
+    def _append(self, op: OpSpec, args: tuple[int, ...], kind: TensorType, attrs: Attrs) -> Tensor:
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and (code := frame.f_code).co_filename in _OWN_FILES:
+            frame = frame.f_back
+        ops = self._ops
+        index = len(ops)
+        self._codes.append(code)
+        # f_lineno decodes a table: that waits until somebody asks.
+        self._lastis.append(-1 if frame is None else frame.f_lasti)
+        self._args.append(args)
+        self._types.append(kind)
+        self._attrs.append(attrs)
+        ops.append(op)
+        self._frozen = None
+        return Tensor(self, index, kind)
+
+
+def _check_name(
+    what: str, name: object, taken: Mapping[str, int], reserved: frozenset[str] = frozenset()
+) -> None:
+    if not isinstance(name, str):
+        raise GraphError(what, f"wanted a string as name, got {name!r}")
+    if name in taken or name in reserved or not name:
+        reason = "reserved" if name in reserved else "taken" if name else "empty"
+        raise GraphError(what, f"the name {name!r} is {reason}; choose another")
+
+
+def _scalar_array(value: Scalar, dtype: DType) -> NDArray[Any] | None:
+    """A rank-0 array of `value`, or None when `dtype` cannot hold it."""
+    with np.errstate(over="ignore"):
+        try:
+            array = np.asarray(value, dtype=dtype.require_np())
+        except OverflowError:
+            return None
+    lost = dtype.is_float and math.isfinite(value) and not math.isfinite(array)
+    array.flags.writeable = False
+    return None if lost else array
+
+
+def _constant_array(value: object, dtype: DType | None) -> NDArray[Any]:
+    """`value` as a read-only, native, C-contiguous array that nobody else can write."""
+    if isinstance(value, Tensor):
+        raise GraphError("constant", "wanted an array or numbers; a Tensor has no value yet", [value.type])
+    try:
+        array = np.asarray(value, order="C", dtype=None if dtype is None else dtype.np)
+        if dtype is None and not hasattr(value, "dtype"):
+            array = array.astype(_PLAIN.get(array.dtype.kind, array.dtype), copy=False)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise GraphError("constant", f"numpy makes no array of it: {error}") from error
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    DType.from_numpy(array.dtype)
+    if array.dtype == np.bool_:
+        array = array.view(np.uint8)
+    if not (_is_fresh(array, value) or _is_immutable(array)):
+        array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def _is_fresh(array: NDArray[Any], value: object) -> bool:
+    """Whether numpy made the bytes of `array` just now: of Python numbers, or by converting another array."""
+    if value.__class__ in (bool, int, float, list, tuple):
+        return True
+    return isinstance(value, np.ndarray) and array is not value and array.base is None
+
+
+def _is_immutable(array: NDArray[Any]) -> bool:
+    """Whether the array is plain and nobody else can write it: a view of a writable array is writable too."""
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        return False
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return False
+        base = base.base
+    return base is None or isinstance(base, bytes)

@@ -1,0 +1,156 @@
+"""The plan of a graph for one device: regions with their lane programs, ports, and the arena all of them share.
+
+`make_plan` is pure and O(nodes): the same graph, target and options give the same plan. It calls `breathe` at least
+every 64 nodes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fuel_async.dispatch import BINDABLE, LaneProgram, SlotClass, SlotTable
+from fuel_async.ir import Breathe, FrozenGraph, TensorType, no_breath
+from fuel_async.plan.lower import Rows, Target, lower
+from fuel_async.plan.memory import assign_offsets
+from fuel_async.plan.regions import Cut, cut
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A named value that enters or leaves a run."""
+
+    name: str
+    type: TensorType
+    #: A truth value: delivered as numpy bool.
+    boolean: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """A unit that is placed and launched."""
+
+    program: LaneProgram
+    #: Regions whose results it reads; all of lower number.
+    needs: frozenset[int]
+    #: Regions that read its results.
+    dependents: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """How one graph with concrete shapes runs. Immutable; shared by all runs of equal structure."""
+
+    graph: FrozenGraph
+    regions: tuple[Region, ...]
+    feeds: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    #: Nodes of the graph's constants, in the order of their places.
+    constants: tuple[int, ...]
+    arena_nbytes: int
+    #: Bytes that each run allocates for its caller.
+    output_nbytes: int
+    predicted_ns: int
+    kernels: int
+
+    def __repr__(self) -> str:
+        return f"<Plan of {self.graph.name!r}: {self.kernels} kernels in {len(self.regions)} regions>"
+
+
+def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) -> Plan:
+    """Plan `graph`, whose symbols are bound, for `target`. `NoBackendForOp` when a node has no kernel there."""
+    rows = lower(graph, target, breathe)
+    costs = array("q", [resolved.cost_ns for resolved in rows.resolved])
+    regions = cut(costs, rows.preds, _output_rows(rows), breathe)
+    order = sorted(range(len(costs)), key=regions.region_of.__getitem__) if regions.count > 1 else range(len(costs))
+    arena = assign_offsets(rows, order, regions.region_of, _before(regions), breathe)
+    slots = SlotTable(rows.classes, rows.places, rows.types, rows.layouts)
+    programs = _programs(rows, regions, order, costs, slots, arena.scratch, arena.nbytes, breathe)
+    dependents: list[list[int]] = [[] for _ in programs]
+    for number, needs in enumerate(regions.needs):
+        for need in needs:
+            dependents[need].append(number)
+    outputs = tuple(
+        Port(name, graph.types[node], name in graph.boolean) for name, node in graph.outputs.items()
+    )
+    return Plan(
+        graph=graph,
+        regions=tuple(
+            Region(program, needs, tuple(after))
+            for program, needs, after in zip(programs, regions.needs, dependents, strict=True)
+        ),
+        feeds=tuple(Port(name, graph.types[node]) for name, node in graph.inputs.items()),
+        outputs=outputs,
+        constants=tuple(graph.constants),
+        arena_nbytes=arena.nbytes,
+        output_nbytes=sum(port.type.nbytes for port in outputs),
+        predicted_ns=sum(program.predicted_ns for program in programs),
+        kernels=len(costs),
+    )
+
+
+def _output_rows(rows: Rows) -> frozenset[int]:
+    output = int(SlotClass.OUTPUT)
+    return frozenset(rows.writers[slot] for slot, cls in enumerate(rows.classes) if cls == output)
+
+
+def _before(regions: Cut) -> list[int]:
+    """Per region, the bit mask of all regions that precede it, directly or not, and of itself."""
+    masks: list[int] = []
+    for number, needs in enumerate(regions.needs):
+        mask = 1 << number
+        for need in needs:
+            mask |= masks[need]
+        masks.append(mask)
+    return masks
+
+
+def _programs(
+    rows: Rows,
+    regions: Cut,
+    order: Sequence[int],
+    costs: array[int],
+    slots: SlotTable,
+    scratch: dict[int, tuple[int, ...]],
+    arena_nbytes: int,
+    breathe: Breathe,
+) -> list[LaneProgram]:
+    bindable = {int(cls) for cls in BINDABLE}
+    programs: list[LaneProgram] = []
+    classes, places, region_of = rows.classes, rows.places, regions.region_of
+    start = 0
+    while start < len(order):
+        region, end = region_of[order[start]], start
+        table: list[tuple[int, ...]] = []
+        ports: dict[int, set[int]] = {cls: set() for cls in bindable}
+        while end < len(order) and region_of[order[end]] == region:
+            row = order[end]
+            entry = rows.slots[row]
+            for slot in entry:
+                if classes[slot] in bindable:
+                    ports[classes[slot]].add(places[slot])
+            table.append(entry + scratch[row] if row in scratch else entry)
+            end += 1
+            if not end & 63:
+                breathe()
+        part = order[start:end]
+        resolved = [rows.resolved[row] for row in part]
+        own = array("q", [costs[row] for row in part])
+        programs.append(
+            LaneProgram(
+                graph=rows.graph,
+                slots=slots,
+                nodes=array("i", [rows.nodes[row] for row in part]),
+                kernels=[r.kernel for r in resolved],
+                params=[r.params for r in resolved],
+                rows=table,
+                arities=bytearray([min(len(rows.slots[row]) - 1, 255) for row in part]),
+                costs_ns=own,
+                ports=tuple([tuple(sorted(ports[cls])) for cls in BINDABLE]),  # type: ignore[arg-type]
+                predicted_ns=sum(own),
+                arena_nbytes=arena_nbytes,
+            )
+        )
+        start = end
+    return programs

@@ -1,0 +1,126 @@
+"""Admission: how many runs may be under way, and how many bytes they may hold.
+
+First come, first served within a priority; a cancelled waiter leaves at once; a run that can never fit is refused with
+the arithmetic. Waiters may stand on different loops. The bytes of idle instances count until they are dropped, which
+admission asks for (`reclaim`) before it lets a run wait for memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fuel_async.errors import OutOfMemory
+from fuel_async.streams import LoopShare
+
+
+@dataclass(order=True, slots=True)
+class _Waiter:
+    rank: tuple[int, int]
+    nbytes: int = field(compare=False)
+    share: LoopShare = field(compare=False)
+    future: asyncio.Future[None] = field(compare=False)
+    granted: bool = field(compare=False, default=False)
+
+
+class Admission:
+    """Two budgets, runs and bytes, and the line of those who wait for them. All methods take any thread."""
+
+    def __init__(self, device: str, max_runs: int, budget_nbytes: int, reclaim: Callable[[int], int]) -> None:
+        """`reclaim(nbytes)` drops idle memory, at least that much if it can, and returns how much."""
+        self.device, self.max_runs, self.budget_nbytes = device, max_runs, budget_nbytes
+        self._reclaim = reclaim
+        self._lock = threading.RLock()  # re-entrant: a collected plan gives its idle bytes back from anywhere
+        self.runs = 0
+        self.used_nbytes = 0
+        self.idle_nbytes = 0
+        self._line: list[_Waiter] = []
+        self._arrivals = 0
+
+    @property
+    def waiting(self) -> int:
+        """Runs in line."""
+        return len(self._line)
+
+    def take_nowait(self, nbytes: int) -> bool:
+        """Admit a run of `nbytes` at once, if there is room and nobody is in line."""
+        with self._lock:
+            if self._line or not self._fits(nbytes):
+                return False
+            self.runs += 1
+            self.used_nbytes += nbytes
+            return True
+
+    async def take(self, nbytes: int, priority: int = 0) -> None:
+        """Wait until a run of `nbytes` is admitted. `OutOfMemory` at once when it can never be."""
+        if nbytes > self.budget_nbytes:
+            raise OutOfMemory(self.device, nbytes, self.budget_nbytes, " in all")
+        if self.take_nowait(nbytes):
+            return
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._arrivals += 1
+            waiter = _Waiter((-priority, self._arrivals), nbytes, LoopShare.of(loop), loop.create_future())
+            heapq.heappush(self._line, waiter)
+        self._serve()
+        try:
+            await waiter.future
+        except asyncio.CancelledError:
+            self._leave(waiter)
+            raise
+
+    def give(self, nbytes: int) -> None:
+        """Take back what a run was admitted with, and admit who is next."""
+        with self._lock:
+            self.runs -= 1
+            self.used_nbytes -= nbytes
+            waiting = bool(self._line)
+        if waiting:
+            self._serve()
+
+    def idle(self, delta_nbytes: int) -> None:
+        """Count bytes that an idle instance holds, or holds no longer."""
+        with self._lock:
+            self.idle_nbytes += delta_nbytes
+
+    def _fits(self, nbytes: int) -> bool:
+        return self.runs < self.max_runs and (
+            self.used_nbytes + self.idle_nbytes + nbytes <= self.budget_nbytes
+        )
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                if not self._line or self.runs >= self.max_runs:
+                    return
+                waiter = self._line[0]
+                short = self.used_nbytes + self.idle_nbytes + waiter.nbytes - self.budget_nbytes
+                if short <= 0:
+                    heapq.heappop(self._line)
+                    self.runs += 1
+                    self.used_nbytes += waiter.nbytes
+                    waiter.granted = True
+            if short > 0:
+                if not self._reclaim(short):
+                    return
+                continue
+            waiter.share.waker.post(lambda waiter=waiter: _grant(waiter))  # type: ignore[misc]
+
+    def _leave(self, waiter: _Waiter) -> None:
+        with self._lock:
+            granted = waiter.granted
+            if not granted:
+                self._line.remove(waiter)
+                heapq.heapify(self._line)
+        if granted:  # granted and cancelled in the same moment: it goes to the next one
+            self.give(waiter.nbytes)
+        else:
+            self._serve()
+
+
+def _grant(waiter: _Waiter) -> None:
+    if not waiter.future.done():
+        waiter.future.set_result(None)

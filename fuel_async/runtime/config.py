@@ -1,0 +1,90 @@
+"""What an executor may be told: one frozen value, checked once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fuel_async.errors import UserError
+from fuel_async.ir import DeviceLocation
+
+#: Runs that may use lanes and memory at the same time, unless told otherwise.
+MAX_INFLIGHT = 64
+
+#: Runs that `submit` lets wait for that.
+MAX_QUEUED = 1_024
+
+#: A measured median up to this lets a program run in place on the loop.
+INLINE_NS = 50_000
+
+#: Planning and binding of graphs up to this size happens on the loop: about 5 µs a node.
+OFF_LOOP_NODES = 64
+
+#: Arrays up to this size are copied on the loop where a copy is needed.
+OFF_LOOP_NBYTES = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The options of an executor."""
+
+    devices: tuple[DeviceLocation, ...] | None
+    memory_nbytes: Mapping[DeviceLocation, int] | int | None
+    max_inflight: int
+    max_queued: int
+    host_lanes: int
+    blas_threads: int
+
+    def budget_nbytes(self, location: DeviceLocation) -> int | None:
+        """The memory budget asked for on a device, None for the backend's own choice."""
+        if isinstance(self.memory_nbytes, Mapping):
+            return self.memory_nbytes.get(location)
+        return self.memory_nbytes
+
+
+def make_config(
+    devices: Sequence[DeviceLocation | str] | None,
+    memory: Mapping[DeviceLocation | str, int] | int | None,
+    max_inflight: int | None,
+    max_queued: int | None,
+    placement: str,
+    host_lanes: int | None,
+    blas_threads: int | None,
+) -> Config:
+    """Check an executor's arguments; `UserError` names the first that cannot be."""
+    cores = os.cpu_count() or 1
+    lanes = _positive("host_lanes", host_lanes, 1)
+    if placement != "earliest_finish":
+        raise UserError(f"placement={placement!r} is not known; use 'earliest_finish'")
+    if devices is not None and not devices:
+        raise UserError("devices=() leaves nothing to run on; name a device, or pass None for all of them")
+    return Config(
+        devices=None if devices is None else tuple(_location(device) for device in devices),
+        memory_nbytes=_memory(memory),
+        max_inflight=_positive("max_inflight", max_inflight, MAX_INFLIGHT),
+        max_queued=_positive("max_queued", max_queued, MAX_QUEUED),
+        host_lanes=lanes,
+        # Lanes times library threads leave a core to the loop.
+        blas_threads=_positive("blas_threads", blas_threads, max(1, (cores - 1) // lanes)),
+    )
+
+
+def _location(device: DeviceLocation | str) -> DeviceLocation:
+    return DeviceLocation.parse(device) if isinstance(device, str) else device
+
+
+def _memory(memory: Mapping[DeviceLocation | str, int] | int | None) -> Mapping[DeviceLocation, int] | int | None:
+    if memory is None:
+        return None
+    if isinstance(memory, Mapping):
+        return {_location(device): _positive("memory", nbytes, 1) for device, nbytes in memory.items()}
+    return _positive("memory", memory, 1)
+
+
+def _positive(name: str, value: int | None, default: int) -> int:
+    if value is None:
+        return default
+    if value < 1:
+        raise UserError(f"{name}={value} must be at least 1")
+    return value

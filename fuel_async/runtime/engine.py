@@ -1,0 +1,252 @@
+"""The engine of an open executor: from a graph and its feeds to results.
+
+Here the path of a run is decided: found in the cache or prepared, in place on the loop or on lanes. The hot path (a
+small program seen before) makes no task, no future and no hop beyond its one checkpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from time import perf_counter_ns
+from typing import Any
+
+
+from fuel_async.errors import FuelError
+from fuel_async.ir import FrozenGraph, Graph, PrecisionGuarantee, freeze
+from fuel_async.runtime import feeds as feed_rules
+from fuel_async.runtime.admission import Admission
+from fuel_async.runtime.checkpoint import checkpoint
+from fuel_async.runtime.config import INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, Config
+from fuel_async.runtime.instances import Array, PlanInstance, Prepared
+from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, described
+from fuel_async.runtime.plans import Key, PlanCache
+from fuel_async.runtime.session import Session
+from fuel_async.runtime.single_flight import SingleFlight
+from fuel_async.runtime.statistics import Counters
+from fuel_async.streams import LoopShare, without_frames
+
+#: The key of graphs without symbols, run without a precision floor.
+_PLAIN: Key = ((), None)
+
+#: What an inline run costs beside its kernels.
+_RUN_NS = 8_000
+
+#: Feeds up to this size are copied when a run goes to lanes.
+_COPIED_NBYTES = 4_096
+
+
+class Engine:
+    """The caches, budgets and scheduler of one open session."""
+
+    def __init__(self, session: Session, config: Config) -> None:
+        self.session = session
+        memory = session.device.memory
+        self.admission = Admission(
+            str(session.device.location), config.max_inflight, memory.budget_nbytes, self._reclaim
+        )
+        self.cache = PlanCache(session, self.admission.idle)
+        self.flights = SingleFlight(session)
+        self.driver = Driver(session.lanes, session.device.slot_capacity, self._released)
+        self.counters = Counters()
+        self._waiting_for_idle: list[tuple[LoopShare, asyncio.Future[None]]] = []
+
+    async def run(
+        self,
+        graph: Graph,
+        feeds: dict[str, Any],
+        precision: PrecisionGuarantee | None = None,
+        priority: int = 0,
+        progress: Progress | None = None,
+    ) -> Results:
+        """Run a graph once; the results by name, each an array of the caller's own."""
+        share = LoopShare.running()
+        frozen = graph.frozen
+        prepared: Prepared | None = None
+        values: Sequence[Array] | None = None
+        if frozen is not None:
+            key = self._key(frozen, feeds, precision)
+            prepared = self.cache.find(frozen, key)
+            if prepared is not None:
+                values = prepared.match(feeds)
+        if frozen is None or prepared is None or values is None:
+            frozen, prepared, values = await self._prepare(graph, feeds, precision)
+        nbytes = prepared.nbytes
+        if not self.admission.take_nowait(nbytes):
+            await self.admission.take(nbytes, priority)
+        median_ns = prepared.history.measured_median_ns
+        if median_ns is not None and median_ns <= INLINE_NS:
+            return await self._run_inline(frozen, prepared, values, share, median_ns)
+        return await self._run_on_lanes(frozen, prepared, values, share, priority, progress)
+
+    # --- in place --------------------------------------------------------------------------------------------------------
+
+    async def _run_inline(
+        self, graph: FrozenGraph, prepared: Prepared, values: Sequence[Array], share: LoopShare, median_ns: int
+    ) -> Results:
+        try:
+            cost_ns = median_ns + _RUN_NS
+            if share.take(cost_ns):
+                await checkpoint()
+            else:
+                await share.wait(cost_ns)
+            instance = prepared.take()
+            if instance is None:
+                instance = await self._bind(prepared)
+            outputs = prepared.allocate_outputs()
+            started_ns = perf_counter_ns()
+            try:
+                for program in instance.programs:
+                    ports = program.program
+                    share.calm.run(
+                        program.execute,  # type: ignore[attr-defined]
+                        [values[place] for place in ports.feeds],
+                        [outputs[place] for place in ports.outputs],
+                        (),
+                        (),
+                        None,
+                        None,
+                    )
+            finally:
+                prepared.give(instance)
+            prepared.history.record(perf_counter_ns() - started_ns)
+            self.counters.inline += 1
+            self.counters.kernels += prepared.plan.kernels
+            return prepared.deliver(outputs)
+        except FuelError as error:
+            self.counters.failed += 1
+            raise described(without_frames(error), graph) from None
+        finally:
+            self.admission.give(prepared.nbytes)
+
+    # --- on lanes --------------------------------------------------------------------------------------------------------
+
+    async def _run_on_lanes(
+        self,
+        graph: FrozenGraph,
+        prepared: Prepared,
+        values: Sequence[Array],
+        share: LoopShare,
+        priority: int,
+        progress: Progress | None,
+    ) -> Results:
+        try:
+            instance = prepared.take()
+            if instance is None:
+                instance = await self._bind(prepared)
+            kept = [value.copy() if value.nbytes <= _COPIED_NBYTES else value for value in values]
+            run = ActiveRun(graph, prepared, instance, kept, share, priority, progress)
+        except BaseException:
+            self.admission.give(prepared.nbytes)
+            raise
+        self.driver.start(run)
+        for lane in self.session.lanes:
+            share.watch(lane)  # type: ignore[arg-type]
+        try:
+            return await run.result
+        except asyncio.CancelledError:
+            self.driver.cancel(run)
+            raise
+        finally:
+            del run  # error -> traceback -> this frame -> run -> future -> error
+
+    def _released(self, run: ActiveRun, delivered: bool) -> None:
+        prepared = run.prepared
+        prepared.give(run.instance)
+        self.admission.give(prepared.nbytes)
+        counters = self.counters
+        if delivered:
+            counters.on_lanes += 1
+            counters.kernels += prepared.plan.kernels
+        elif run.result.cancelled():
+            counters.cancelled += 1
+        else:
+            counters.failed += 1
+        if not self.driver.active:
+            self._tell_idle()
+
+    # --- preparing -------------------------------------------------------------------------------------------------------
+
+    def _key(self, frozen: FrozenGraph, feeds: Mapping[str, Any], precision: PrecisionGuarantee | None) -> Key:
+        if not frozen.symbols:
+            return _PLAIN if precision is None else ((), precision)
+        return feed_rules.symbol_sizes(frozen, feeds), precision
+
+    async def _prepare(
+        self, graph: Graph, feeds: dict[str, Any], precision: PrecisionGuarantee | None
+    ) -> tuple[FrozenGraph, Prepared, Sequence[Array]]:
+        """The way of a first run, or of feeds that must be converted. Feeds are checked before anything is planned."""
+        frozen = graph.frozen or await self._freeze(graph)
+        key = self._key(frozen, feeds, precision)
+        values = feed_rules.as_arrays(frozen, feeds, dict(key[0]))
+        prepared = self.cache.find(frozen, key)
+        if prepared is None:
+            if len(frozen) <= OFF_LOOP_NODES:
+                prepared = self.cache.prepare(frozen, key)
+            else:
+                prepared = await self.flights.do((frozen, key), lambda breathe: self._plan(frozen, key, breathe))
+        return frozen, prepared, [value if feed_rules.sound(value) else await self._copy(value) for value in values]
+
+    async def _freeze(self, graph: Graph) -> FrozenGraph:
+        if len(graph) <= OFF_LOOP_NODES:
+            return graph.freeze()
+        snapshot = graph.snapshot()
+        frozen = await self.flights.do(
+            (id(graph), snapshot.count, len(snapshot.outputs)), lambda breathe: freeze(snapshot, breathe)
+        )
+        return graph.adopt_frozen(frozen, snapshot)
+
+    def _plan(self, frozen: FrozenGraph, key: Key, breathe: Any) -> Prepared:
+        """In the worker thread: plan, and bind the instance of the run that asks."""
+        prepared = self.cache.prepare(frozen, key, breathe)
+        if not prepared.idle:
+            prepared.give(prepared.bind(breathe))
+        return prepared
+
+    async def _bind(self, prepared: Prepared) -> PlanInstance:
+        if prepared.plan.kernels <= OFF_LOOP_NODES:
+            return prepared.bind()
+        handle, call = self.session.call(prepared.bind)
+        LoopShare.running().watch(self.session.worker)
+        await handle
+        return call.value
+
+    async def _copy(self, value: Array) -> Array:
+        """A row-major, aligned copy of a feed that kernels cannot read as it lies."""
+        if value.nbytes <= OFF_LOOP_NBYTES:
+            return value.copy(order="C")
+        handle, call = self.session.call(lambda breathe: value.copy(order="C"))
+        await handle
+        return call.value
+
+    def _reclaim(self, nbytes: int) -> int:
+        return self.cache.reclaim(nbytes)
+
+    # --- the end -----------------------------------------------------------------------------------------------------------
+
+    async def idle(self) -> None:
+        """Wait until no lane works for a run of this executor."""
+        while self.driver.active:
+            share = LoopShare.running()
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting_for_idle.append((share, future))
+            if not self.driver.active:
+                self._tell_idle()
+            await future
+
+    def cancel_all(self) -> None:
+        """Stop every run on lanes; their callers get CancelledError."""
+        for run in list(self.driver.active.values()):
+            future = run.result
+            run.share.waker.post(lambda future=future: future.cancel() or None)  # type: ignore[misc]
+            self.driver.cancel(run)
+
+    def _tell_idle(self) -> None:
+        while self._waiting_for_idle:
+            try:
+                share, future = self._waiting_for_idle.pop()
+            except IndexError:
+                return
+            share.waker.post(lambda future=future: None if future.done() else future.set_result(None))  # type: ignore[misc]
+
+

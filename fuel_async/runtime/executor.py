@@ -1,0 +1,304 @@
+"""The executor: `await executor.run(graph, …)` inside any asyncio service.
+
+An executor may be constructed anywhere, opens its devices with the first run that needs them, and works on any loop, on
+several in turn or at once; each run completes on the loop that asked for it. `run` makes no task: the caller's drives
+it. A small program whose measured time allows it runs in place; everything else goes to lanes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import Any, Literal, overload
+
+from fuel_async.backends import Device
+from fuel_async.errors import ExecutorClosed, ForkedProcess, Overloaded, UserError
+from fuel_async.ir import DeviceLocation, Graph, Layout, PrecisionGuarantee
+from fuel_async.registry import fork_generation
+from fuel_async.runtime.config import make_config
+from fuel_async.runtime.engine import Engine
+from fuel_async.runtime.mapping import Feeds, Mapped
+from fuel_async.runtime.perform import Array, Progress, Results
+from fuel_async.runtime.run import Run
+from fuel_async.runtime.session import Session
+from fuel_async.runtime.statistics import DeviceStatistics, Statistics
+from fuel_async.runtime.walk import Walk
+from fuel_async.storage import DeviceArray, from_array
+from fuel_async.streams import LoopShare
+
+
+class Executor:
+    """Runs graphs on the devices of this machine. Thread-safe; one serves a whole process.
+
+    `devices`: locations or texts such as "cpu:0", in order of preference; None for all that are found.
+    `memory`: bytes of budget, by device or for each; None for each backend's own choice.
+    `max_inflight`: runs that may use lanes and memory at a time. `max_queued`: runs that `submit` lets wait beyond.
+    `host_lanes`, `blas_threads`: worker threads of the host, and threads of its BLAS library (a setting of the whole
+    process, restored at close); by default one lane, and a core is left to the loop.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[DeviceLocation | str] | None = None,
+        *,
+        memory: Mapping[DeviceLocation | str, int] | int | None = None,
+        max_inflight: int | None = None,
+        max_queued: int | None = None,
+        placement: Literal["earliest_finish"] = "earliest_finish",
+        host_lanes: int | None = None,
+        blas_threads: int | None = None,
+    ) -> None:
+        self._config = make_config(
+            devices, memory, max_inflight, max_queued, placement, host_lanes, blas_threads
+        )
+        self._session = Session(self._config)
+        self._engine: Engine | None = None
+        self._opening = threading.Lock()
+        self._closed = False
+        self._forks = fork_generation()
+        self._submitted: set[asyncio.Task[Results]] = set()
+
+    # --- running -------------------------------------------------------------------------------------------------------
+
+    @overload
+    async def run(
+        self,
+        graph: Graph,
+        feeds: Feeds | None = None,
+        /,
+        *,
+        on_device: Literal[False] = False,
+        precision: PrecisionGuarantee | None = None,
+        timeout_s: float | None = None,
+        priority: int = 0,
+        **named: Any,
+    ) -> dict[str, Array]: ...
+
+    @overload
+    async def run(
+        self,
+        graph: Graph,
+        feeds: Feeds | None = None,
+        /,
+        *,
+        on_device: Literal[True],
+        precision: PrecisionGuarantee | None = None,
+        timeout_s: float | None = None,
+        priority: int = 0,
+        **named: Any,
+    ) -> dict[str, DeviceArray]: ...
+
+    async def run(
+        self,
+        graph: Graph,
+        feeds: Feeds | None = None,
+        /,
+        *,
+        on_device: bool = False,
+        precision: PrecisionGuarantee | None = None,
+        timeout_s: float | None = None,
+        priority: int = 0,
+        **named: Any,
+    ) -> dict[str, Array] | dict[str, DeviceArray]:
+        """Run `graph` once and return its outputs by name.
+
+        Feeds are given by name, as keywords or as a mapping: numpy arrays of exactly the declared shapes and dtypes
+        (bool for u8), DeviceArrays, or Python numbers and lists. A feed must not be written before the run has ended.
+        Results are numpy arrays of the caller's own, or `DeviceArray`s with `on_device`.
+        `FeedError` names everything wrong with the feeds, before anything runs. `KernelFailed` names the node and the
+        line that built it. `TimeoutError` after `timeout_s`. Cancelling ends the wait at once; buffers are taken back
+        when the lanes are through.
+        """
+        given = named if feeds is None else {**feeds, **named} if named else dict(feeds)
+        engine = self._engine
+        if engine is None or self._closed or self._forks != fork_generation():
+            engine = await self._open()
+        if timeout_s is None:
+            results = await engine.run(graph, given, precision, priority)
+        else:
+            async with asyncio.timeout(timeout_s):
+                results = await engine.run(graph, given, precision, priority)
+        return _device_arrays(engine, results) if on_device else results
+
+    def submit(
+        self,
+        graph: Graph,
+        feeds: Feeds | None = None,
+        /,
+        *,
+        precision: PrecisionGuarantee | None = None,
+        timeout_s: float | None = None,
+        priority: int = 0,
+        **named: Any,
+    ) -> Run:
+        """Start a run and return at once. Needs a running loop. `Overloaded` when too many are waiting already."""
+        LoopShare.running()
+        self._refuse_unusable()
+        queued = len(self._submitted) - self._config.max_inflight
+        if queued >= self._config.max_queued:
+            raise Overloaded(queued, self._config.max_queued)
+        given = {**(feeds or {}), **named}
+        progress = Progress()
+        task = asyncio.get_running_loop().create_task(
+            self._submitted_run(graph, given, precision, timeout_s, priority, progress)
+        )
+        self._submitted.add(task)
+        task.add_done_callback(self._submitted.discard)
+        return Run(graph.name, task, progress)
+
+    def map(
+        self,
+        graph: Graph,
+        feeds: Iterable[Feeds] | AsyncIterable[Feeds],
+        /,
+        *,
+        max_inflight: int | None = None,
+        priority: int = 0,
+    ) -> Mapped:
+        """Return an asynchronous iterator over the results for each of `feeds`, in order.
+
+        At most `max_inflight` runs are under way (the executor's own bound when None). The first error is raised in
+        the place of its result and the rest are cancelled, as they are when the iterator is closed or left.
+        """
+        if max_inflight is not None and max_inflight < 1:
+            raise UserError(f"max_inflight={max_inflight} must be at least 1")
+        most = min(max_inflight or self._config.max_inflight, self._config.max_inflight)
+        return Mapped(lambda one: self.submit(graph, one, priority=priority), feeds, most)
+
+    def walk(self, graph: Graph, feeds: Feeds | None = None, /, **named: Any) -> Walk:
+        """Return an asynchronous iterator over one `CompletionHandle` for each kernel, as it is submitted.
+
+        The graph runs kernel by kernel in topological order, not as lane programs: this is for looking.
+        """
+        return Walk(self, graph, {**(feeds or {}), **named})
+
+    async def _submitted_run(
+        self,
+        graph: Graph,
+        feeds: dict[str, Any],
+        precision: PrecisionGuarantee | None,
+        timeout_s: float | None,
+        priority: int,
+        progress: Progress,
+    ) -> Results:
+        engine = await self._open()
+        async with asyncio.timeout(timeout_s):
+            return await engine.run(graph, feeds, precision, priority, progress)
+
+    # --- looking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The opened devices in order of preference; empty before the first run."""
+        return self._session.devices
+
+    @property
+    def absent(self) -> Mapping[str, str]:
+        """Why the other installed backends offer no device here; empty before the first run."""
+        return MappingProxyType(self._session.absent)
+
+    def statistics(self) -> Statistics:
+        """Return what the executor has done so far. Changes nothing."""
+        engine = self._engine
+        if engine is None:
+            return Statistics(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {})
+        counters, admission = engine.counters, engine.admission
+        return Statistics(
+            runs_inline=counters.inline,
+            runs_on_lanes=counters.on_lanes,
+            runs_failed=counters.failed,
+            runs_cancelled=counters.cancelled,
+            runs_active=admission.runs,
+            runs_waiting=admission.waiting,
+            plans_prepared=engine.cache.made,
+            used_nbytes=admission.used_nbytes,
+            idle_nbytes=admission.idle_nbytes,
+            budget_nbytes=admission.budget_nbytes,
+            devices={
+                device.location: DeviceStatistics(
+                    kernels=counters.kernels if device is self._session.device else 0,
+                    busy_s=sum(getattr(lane, "busy_ns", 0) for lane in device.lanes) / 1e9,
+                    pending_count=sum(lane.pending_count for lane in device.lanes),
+                    pending_s=sum(lane.pending_ns for lane in device.lanes) / 1e9,
+                )
+                for device in self._session.devices
+            },
+        )
+
+    # --- life ------------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Executor:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        await self.aclose(drain=kind is None)
+
+    async def aclose(self, drain: bool = True) -> None:
+        """Refuse new runs, wait for those under way (cancel them first, unless `drain`), and end the threads.
+
+        Idempotent. May be called on another loop or in another task than the executor was entered in.
+        """
+        LoopShare.running()
+        self._closed = True
+        engine = self._engine
+        here = asyncio.get_running_loop()
+        mine = [task for task in self._submitted if task.get_loop() is here]
+        if not drain:
+            for task in mine:
+                task.cancel()
+            if engine is not None:
+                engine.cancel_all()
+        if mine:
+            await asyncio.wait(mine)
+        if engine is not None:
+            await engine.idle()
+            engine.cache.clear()
+        self._session.close()
+        if engine is not None:
+            self._engine = None
+            await asyncio.to_thread(self._session.release)
+
+    async def engine(self) -> Engine:
+        """Open the executor if it is not, and return what serves it; for the walker."""
+        return await self._open()
+
+    async def _open(self) -> Engine:
+        LoopShare.running()
+        self._refuse_unusable()
+        if self._engine is None:
+            handle, _ = self._session.call(lambda breathe: self._open_here())
+            await handle
+        engine = self._engine
+        if engine is None:
+            raise ExecutorClosed
+        return engine
+
+    def _open_here(self) -> None:
+        """In the worker thread: find and open the devices, once."""
+        with self._opening:
+            if self._engine is None:
+                self._session.open()
+                self._engine = Engine(self._session, self._config)
+
+    def _refuse_unusable(self) -> None:
+        if self._forks != fork_generation():
+            raise ForkedProcess
+        if self._closed:
+            raise ExecutorClosed
+
+
+def _device_arrays(engine: Engine, results: Results) -> dict[str, DeviceArray]:
+    location = engine.session.device.location
+    return {
+        name: DeviceArray(
+            from_array(array, device=location), Layout.contiguous(array.shape), array.dtype.kind == "b"
+        )
+        for name, array in results.items()
+    }
+
+

@@ -1,0 +1,142 @@
+"""Plan instances: what one run of a plan needs for itself, pooled between runs.
+
+An instance is the arena and the program instances of one plan on its device. It belongs to one run from launch to the
+last completion; concurrent runs of a plan take different instances, as many as admission lets in. Idle ones stay for
+the next run until memory is asked back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuel_async.backends import Device
+from fuel_async.ir import Breathe, FrozenGraph, no_breath
+from fuel_async.plan import Plan
+from fuel_async.schedule import RunShape, shape_of
+from fuel_async.streams import History, ProgramInstance
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanInstance:
+    """The program instances of a plan's regions, over one arena."""
+
+    programs: Sequence[ProgramInstance]
+    nbytes: int
+
+
+class Prepared:
+    """A plan with the constants of one graph: everything a run needs but an instance and feeds.
+
+    Holds the constants, not the graph they come from: the cache forgets it when that graph is gone.
+    """
+
+    __slots__ = (
+        "_idle_bytes",
+        "alive",
+        "constants",
+        "device",
+        "feed_types",
+        "generation",
+        "history",
+        "idle",
+        "last_used",
+        "nbytes",
+        "outputs",
+        "plan",
+        "shape",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        graph: FrozenGraph,
+        device: Device,
+        generation: int,
+        idle_bytes: Callable[[int], None],
+    ) -> None:
+        """`idle_bytes` is told when an idle instance starts or ceases to hold memory."""
+        self.plan, self.device, self.generation = plan, device, generation
+        self.constants: list[Array] = [graph.constants[node] for node in plan.constants]
+        self.shape: RunShape = shape_of(plan)
+        self.history = History(plan.predicted_ns)
+        #: Name, shape and numpy dtype of each feed, for the check that nearly every run passes.
+        self.feed_types = [(port.name, port.type.shape, port.type.dtype.require_np()) for port in plan.feeds]
+        #: The same of each output, with whether it is delivered as bool.
+        self.outputs = [
+            (port.name, port.type.shape, port.type.dtype.require_np(), port.boolean) for port in plan.outputs
+        ]
+        #: Bytes that a run is admitted with.
+        self.nbytes = plan.arena_nbytes + plan.output_nbytes
+        self.idle: deque[PlanInstance] = deque()
+        self._idle_bytes = idle_bytes
+        self.last_used = 0
+        #: False once the cache has dropped it: instances that come back are not kept.
+        self.alive = True
+
+    def take(self) -> PlanInstance | None:
+        """Return an idle instance, or None when all are in use. Any thread."""
+        try:
+            instance = self.idle.pop()
+        except IndexError:
+            return None
+        self._idle_bytes(-instance.nbytes)
+        return instance
+
+    def give(self, instance: PlanInstance) -> None:
+        """Keep an instance for the next run. Any thread."""
+        if self.alive:
+            self._idle_bytes(instance.nbytes)
+            self.idle.append(instance)
+
+    def drop_idle(self) -> int:
+        """Give up the idle instances; return the bytes that they held. Any thread."""
+        dropped = 0
+        while (instance := self.take()) is not None:
+            dropped += instance.nbytes
+        return dropped
+
+    def __del__(self) -> None:
+        # The graph is gone, and with it the last holder: the bytes of idle instances are free again.
+        self.drop_idle()
+
+    def bind(self, breathe: Breathe = no_breath) -> PlanInstance:
+        """Make one more instance: about 1 µs a kernel. `OutOfMemory` when the device refuses."""
+        arena = self.device.memory.allocate(self.plan.arena_nbytes)
+        programs = [
+            self.device.instantiate(region.program, self.constants, arena, breathe) for region in self.plan.regions
+        ]
+        return PlanInstance(programs, self.plan.arena_nbytes)
+
+    def match(self, feeds: dict[str, Any]) -> list[Array] | None:
+        """Return the feeds in order if they are exactly the arrays wanted, lying as kernels read them; else None."""
+        if len(feeds) != len(self.feed_types):
+            return None
+        values: list[Array] = []
+        for name, shape, dtype in self.feed_types:
+            feed = feeds.get(name)
+            if feed.__class__ is not np.ndarray or feed.shape != shape or feed.dtype != dtype:
+                return None
+            flags = feed.flags
+            if not (flags.c_contiguous and flags.aligned):
+                return None
+            values.append(feed)
+        return values
+
+    def allocate_outputs(self) -> list[Array]:
+        """Make the arrays that the caller will receive. Their pages are touched when a kernel writes them."""
+        return [np.empty(shape, dtype) for _, shape, dtype, _ in self.outputs]  # type: ignore[arg-type]
+
+    def deliver(self, outputs: Sequence[Array]) -> dict[str, Array]:
+        """Return the outputs by name, truth values as bool."""
+        return {
+            name: array.view(np.bool_) if boolean else array
+            for (name, _, _, boolean), array in zip(self.outputs, outputs, strict=True)
+        }

@@ -1,0 +1,213 @@
+"""The whole effect surface of a run: carrying out what the scheduler says.
+
+`Driver` serialises the scheduler without ever blocking: whichever thread brings an event (a loop, or a lane that has
+just settled) handles it and performs the instructions, unless another thread is at it, which then takes this event
+too. So a lane is given its next region without a hop through a loop, and a loop hears of a run once, at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, assert_never
+
+from numpy.typing import NDArray
+
+from fuel_async.errors import KernelFailed
+from fuel_async.ir import FrozenGraph
+from fuel_async.runtime.instances import PlanInstance, Prepared
+from fuel_async.schedule import (
+    CancelRequested,
+    Deliver,
+    Event,
+    Instruction,
+    LaneShape,
+    Launch,
+    RegionFailed,
+    RegionFinished,
+    Release,
+    RunAdmitted,
+    Scheduler,
+    Stop,
+)
+from fuel_async.streams import CompletionHandle, Lane, LoopShare, StopFlag, fresh
+
+Array = NDArray[Any]
+Results = dict[str, Array]
+
+
+class ActiveRun:
+    """One run on lanes, from admission to release. Holds instance, feeds and outputs until no lane uses them."""
+
+    __slots__ = (
+        "graph",
+        "handles",
+        "instance",
+        "number",
+        "outputs",
+        "prepared",
+        "priority",
+        "progress",
+        "result",
+        "share",
+        "stop",
+        "values",
+        "work_ns",
+    )
+
+    def __init__(
+        self,
+        graph: FrozenGraph,
+        prepared: Prepared,
+        instance: PlanInstance,
+        values: Sequence[Array],
+        share: LoopShare,
+        priority: int,
+        progress: Progress | None,
+    ) -> None:
+        self.graph, self.prepared, self.instance, self.values = graph, prepared, instance, values
+        self.share, self.priority, self.progress = share, priority, progress
+        self.number = -1
+        self.outputs = prepared.allocate_outputs()
+        self.stop = StopFlag()
+        self.handles: dict[int, CompletionHandle] = {}
+        self.work_ns = 0
+        #: Set on the run's own loop, at its end.
+        self.result: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
+        if progress is not None:
+            progress.total = len(prepared.plan.regions)
+
+
+class Progress:
+    """How far a run is, for whoever looks."""
+
+    __slots__ = ("done", "total")
+
+    def __init__(self) -> None:
+        self.done = self.total = 0
+
+
+class Driver:
+    """The scheduler of one executor with its effects. All methods take any thread and never block."""
+
+    def __init__(
+        self, lanes: Sequence[Lane], slot_capacity: int, released: Callable[[ActiveRun, bool], None]
+    ) -> None:
+        """`released(run, delivered)` is told when no lane works for a run any more."""
+        self._lanes = lanes
+        self._released = released
+        # Host lanes share the interpreter: fine kernels stay on the first.
+        self._scheduler = Scheduler([LaneShape(slot_capacity, takes_fine=not i) for i in range(len(lanes))])
+        self._events: deque[Event] = deque()
+        self._busy = threading.Lock()
+        self._numbers = count(1)
+        self.active: dict[int, ActiveRun] = {}
+
+    def start(self, run: ActiveRun) -> None:
+        """Launch an admitted run."""
+        run.number = next(self._numbers)
+        self.active[run.number] = run
+        self.post(RunAdmitted(run.number, run.prepared.shape, run.priority))
+
+    def cancel(self, run: ActiveRun) -> None:
+        """Nobody wants the results any more: what lanes hold of the run drains."""
+        self.post(CancelRequested(run.number))
+
+    def post(self, event: Event) -> None:
+        """Handle an event now, or leave it to the thread that is handling one."""
+        events, busy = self._events, self._busy
+        events.append(event)
+        while events and busy.acquire(blocking=False):
+            try:
+                while events:
+                    self._perform(self._scheduler.handle(events.popleft()))
+            finally:
+                busy.release()
+
+    def story(self, run: int) -> list[str]:
+        """What the scheduler heard of a run and said about it."""
+        return self._scheduler.story(run)
+
+    # --- effects -------------------------------------------------------------------------------------------------------
+
+    def _perform(self, instructions: Sequence[Instruction]) -> None:
+        for instruction in instructions:
+            run = self.active[instruction.run]
+            match instruction:
+                case Launch(_, region, lane, waits):
+                    self._launch(run, region, self._lanes[lane], waits)
+                case Stop(_, error):
+                    run.stop.stopped = True
+                    if error is not None:
+                        self._fail(run, error)
+                case Deliver():
+                    self._deliver(run)
+                case Release():
+                    del self.active[run.number]
+                    delivered = not run.stop.stopped
+                    run.values = run.outputs = ()
+                    run.handles.clear()
+                    self._released(run, delivered)
+                case _:
+                    assert_never(instruction)
+
+    def _launch(self, run: ActiveRun, region: int, lane: Lane, waits: tuple[int, ...]) -> None:
+        instance = run.instance.programs[region]
+        program = instance.program
+        values, outputs = run.values, run.outputs
+        handle = lane.submit(
+            instance,
+            [values[place] for place in program.feeds],
+            [outputs[place] for place in program.outputs],
+            waits=[run.handles[need] for need in waits],
+            stop=run.stop,
+        )
+        run.handles[region] = handle
+
+        def settled(handle: CompletionHandle) -> None:
+            error = handle.exception()
+            if error is None:
+                work_ns = handle.result().work_ns
+                instance.history.record(work_ns)
+                run.work_ns += work_ns
+                if run.progress is not None:
+                    run.progress.done += 1
+                self.post(RegionFinished(run.number, region))
+            else:
+                self.post(RegionFailed(run.number, region, error))
+
+        handle.add_done_callback(settled)
+
+    def _deliver(self, run: ActiveRun) -> None:
+        run.prepared.history.record(run.work_ns)
+        results, future = run.prepared.deliver(run.outputs), run.result
+
+        def deliver() -> None:
+            if not future.done():
+                future.set_result(results)
+
+        run.share.waker.post(deliver)
+
+    def _fail(self, run: ActiveRun, error: BaseException) -> None:
+        told, future = described(error, run.graph), run.result
+
+        def fail() -> None:
+            if not future.done():
+                future.set_exception(told)
+
+        run.share.waker.post(fail)
+
+
+def described(error: BaseException, graph: FrozenGraph) -> BaseException:
+    """A fresh error that names the node as this graph's builder knows it: plans are shared by graphs of equal structure.
+
+    StopIteration cannot go through a future, so everything a kernel raises comes as the cause of a `KernelFailed`.
+    """
+    if not isinstance(error, KernelFailed) or error.node_id < 0:
+        return fresh(error)
+    told = KernelFailed(graph.describe(error.node_id), error.device, error.cause, error.node_id)
+    told.__cause__ = error.__cause__
+    return told

@@ -1,0 +1,115 @@
+"""The plan cache: finding or making what a run of a graph needs.
+
+Plans are keyed by structure, types, options and topology generation, so that graphs built anew for each request share
+them; a prepared plan adds the constants of one graph. Both are bounded, least recently used first. Planning is
+single-flight, off the loop above a few nodes, and is not cancelled when one of its callers is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import count
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+from fuel_async.ir import Breathe, FrozenGraph, PrecisionGuarantee, no_breath
+from fuel_async.plan import Plan, make_plan
+from fuel_async.registry import topology_generation
+from fuel_async.runtime.instances import Prepared
+from fuel_async.runtime.session import Session
+
+#: Plans kept, and prepared plans kept.
+MOST_PLANS = 256
+MOST_PREPARED = 256
+
+Sizes: TypeAlias = tuple[tuple[str, int], ...]
+Key: TypeAlias = tuple[Sizes, PrecisionGuarantee | None]
+
+
+class PlanCache:
+    """Prepared plans by graph, and plans by structure. All methods take any thread."""
+
+    def __init__(self, session: Session, idle_bytes: Callable[[int], None]) -> None:
+        """`idle_bytes` is told when an idle instance starts or ceases to hold memory."""
+        self._session, self._idle_bytes = session, idle_bytes
+        self._lock = threading.Lock()
+        self._prepared: WeakKeyDictionary[FrozenGraph, dict[Key, Prepared]] = WeakKeyDictionary()
+        self._plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()
+        self._clock = count(1)
+        self.made = 0
+
+    def find(self, graph: FrozenGraph, key: Key) -> Prepared | None:
+        """Return what is prepared for the graph, if it is still current."""
+        by_key = self._prepared.get(graph)
+        found = None if by_key is None else by_key.get(key)
+        if found is None or found.generation != topology_generation():
+            return None
+        found.last_used = next(self._clock)
+        return found
+
+    def prepare(self, graph: FrozenGraph, key: Key, breathe: Breathe = no_breath) -> Prepared:
+        """Plan the graph, or take the plan of an equal one, and remember it. O(nodes) the first time."""
+        found = self.find(graph, key)
+        if found is not None:
+            return found
+        sizes, precision = key
+        generation = topology_generation()
+        bound = graph.bind(dict(sizes), breathe)
+        plan_key = (bound.digest, precision, generation)
+        with self._lock:
+            plan = self._plans.get(plan_key)
+            if plan is not None:
+                self._plans.move_to_end(plan_key)
+        if plan is None:
+            target = self._session.target(precision)
+            plan = make_plan(bound.without_constants(), target, breathe)
+        prepared = Prepared(plan, bound, self._session.device, generation, self._idle_bytes)
+        with self._lock:
+            self.made += 1
+            self._plans[plan_key] = plan
+            while len(self._plans) > MOST_PLANS:
+                self._plans.popitem(last=False)
+            old = self._prepared.setdefault(graph, {}).get(key)
+            self._prepared[graph][key] = prepared
+            prepared.last_used = next(self._clock)
+            dropped = self._surplus()
+        for one in (*dropped, *([old] if old is not None else [])):
+            _retire(one)
+        return prepared
+
+    def all(self) -> list[Prepared]:
+        """Return everything prepared, least recently used first."""
+        with self._lock:
+            found = [one for by_key in self._prepared.values() for one in by_key.values()]
+        return sorted(found, key=lambda one: one.last_used)
+
+    def reclaim(self, nbytes: int) -> int:
+        """Drop idle instances, least recently used plans first, until `nbytes` are free; return how many are."""
+        freed = 0
+        for prepared in self.all():
+            if freed >= nbytes:
+                break
+            freed += prepared.drop_idle()
+        return freed
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for prepared in self.all():
+            _retire(prepared)
+        with self._lock:
+            self._prepared.clear()
+            self._plans.clear()
+
+    def _surplus(self) -> list[Prepared]:
+        entries = [(one.last_used, graph, key) for graph, by_key in self._prepared.items() for key, one in by_key.items()]
+        if len(entries) <= MOST_PREPARED:
+            return []
+        entries.sort(key=lambda entry: entry[0])
+        return [self._prepared[graph].pop(key) for _, graph, key in entries[: len(entries) - MOST_PREPARED]]
+
+
+def _retire(prepared: Prepared) -> None:
+    prepared.alive = False
+    prepared.drop_idle()

@@ -1,0 +1,135 @@
+"""The outside world of one executor: its opened devices, their lanes, and the thread that plans and binds.
+
+A session is opened once, off the loop, by the first run that needs it, and closed with its executor. It owns no run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from fuel_async.backends import Device, OpenOptions, discover
+from fuel_async.dispatch import BackendCapabilities, KernelBindingTable
+from fuel_async.errors import DeviceLost, ExecutorClosed, InternalError
+from fuel_async.ir import CPU_DEVICE, Breathe, PrecisionGuarantee
+from fuel_async.plan import Target
+from fuel_async.registry import global_bindings
+from fuel_async.runtime.blas import BLAS
+from fuel_async.runtime.config import Config
+from fuel_async.streams import CompletionHandle, HostLane, Lane
+
+T = TypeVar("T")
+
+#: A worker thread breathes at least this often while it plans or binds.
+_BREATH_NS = 50_000
+
+
+class WorkerCall(Generic[T]):
+    """One piece of host work for the worker lane; `value` is there once its handle has settled."""
+
+    __slots__ = ("_call", "predicted_ns", "value")
+
+    def __init__(self, call: Callable[[Breathe], T]) -> None:
+        self._call, self.predicted_ns = call, 0
+        self.value: T
+
+    def execute(self, *bound: Any) -> None:
+        """Run the call; `breathe` gives the interpreter away when it is due."""
+        pace: Callable[[bool, int], None] | None = bound[-1]
+        self.value = self._call(lambda: None if pace is None else pace(True, _BREATH_NS))
+
+
+class Session:
+    """Opened devices. `open` and `close` may block; everything else takes any thread and does not."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._devices: tuple[Device, ...] = ()
+        self._absent: dict[str, str] = {}
+        self._closed = False
+        self._capabilities: tuple[KernelBindingTable, BackendCapabilities] | None = None
+        #: The lane on which planning, binding and large conversions happen: none of a device's own.
+        self.worker = HostLane("planner", CPU_DEVICE, counted=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether devices are there."""
+        return bool(self._devices)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The opened devices, in order of preference; empty before the first run."""
+        return self._devices
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """Why the other backends offer nothing here."""
+        return self._absent
+
+    @property
+    def device(self) -> Device:
+        """The device that runs are planned for."""
+        if not self._devices:
+            raise InternalError("the session is not open")
+        return self._devices[0]
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """All lanes of the device."""
+        return self.device.lanes
+
+    def open(self) -> None:
+        """Find and open the devices, once. `UserError` when one that was asked for is not there."""
+        with self._lock:
+            if self._closed:
+                raise ExecutorClosed
+            if self._devices:
+                return
+            discovery = discover()
+            self._absent = dict(discovery.absent)
+            found = discovery.select(self._config.devices)
+            if not found:
+                raise DeviceLost("every device", "; ".join(f"{k}: {v}" for k, v in discovery.absent.items()))
+            BLAS.hold(self._config.blas_threads)
+            self._devices = tuple(
+                one.spec.open(
+                    one.info, OpenOptions(self._config.host_lanes, self._config.budget_nbytes(one.info.location))
+                )
+                for one in found
+            )
+
+    def target(self, precision: PrecisionGuarantee | None) -> Target:
+        """Return what plans are made for: the kernels registered now, the device's facts and speeds."""
+        bindings = global_bindings()
+        cached = self._capabilities
+        if cached is None or cached[0] is not bindings:
+            cached = self._capabilities = (bindings, self.device.capabilities)
+        return Target(bindings, cached[1], self.device.rates, precision)
+
+    def call(self, work: Callable[[Breathe], T]) -> tuple[CompletionHandle, WorkerCall[T]]:
+        """Do `work(breathe)` on the worker thread."""
+        call = WorkerCall(work)
+        return self.worker.submit(call), call
+
+    def close(self) -> None:
+        """Let all threads end after what they hold. Never blocks. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            devices = self._devices
+        for device in devices:
+            device.close()
+        self.worker.close()
+
+    def release(self) -> None:
+        """Wait for the threads and give the library's settings back. Blocks; after `close`, once."""
+        for device in self._devices:
+            for lane in device.lanes:
+                join = getattr(lane, "join", None)
+                if join is not None:
+                    join()
+        if self._devices:
+            BLAS.release()

@@ -1,0 +1,44 @@
+"""What happened: facts that the scheduler is told, each about one run. Past tense, frozen, a closed union."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from fuel_async.schedule.shape import RunShape
+
+
+@dataclass(frozen=True, slots=True)
+class RunAdmitted:
+    """A run may use memory and lanes from now on."""
+
+    run: int
+    shape: RunShape
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFinished:
+    """A lane is through with a region, and its results are there."""
+
+    run: int
+    region: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFailed:
+    """A lane is through with a region that failed, or that gave up because its run was stopped."""
+
+    run: int
+    region: int
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Nobody wants the run's results any more. Told once or more; after the end of the run it says nothing."""
+
+    run: int
+
+
+Event: TypeAlias = RunAdmitted | RegionFinished | RegionFailed | CancelRequested

@@ -1,0 +1,51 @@
+"""The laws of the scheduler's state, checked by its tests after every step and at the end of every test."""
+
+from __future__ import annotations
+
+from fuel_async.errors import InvariantBroken
+from fuel_async.schedule.scheduler import Scheduler
+from fuel_async.schedule.state import Phase, RunState
+
+
+def check(scheduler: Scheduler) -> None:
+    """Raise `InvariantBroken` with the story of the run when a law does not hold. Changes nothing."""
+    held = [0] * len(scheduler.loads)
+    held_ns = [0] * len(scheduler.loads)
+    for state in scheduler.runs.values():
+        try:
+            _check_run(state)
+        except InvariantBroken as broken:
+            raise InvariantBroken(broken.law, broken.found, scheduler.story(state.run)) from None
+        for region, lane in state.in_flight.items():
+            held[lane] += 1
+            held_ns[lane] += state.shape.predicted_ns[region]
+    for lane, load in enumerate(scheduler.loads):
+        found = (load.held, load.held_ns)
+        if found != (held[lane], held_ns[lane]):
+            raise InvariantBroken("a lane holds what runs have in flight on it", f"lane {lane}: {found}")
+        if load.held > load.shape.slot_capacity:
+            raise InvariantBroken("a lane never holds more than its slots", f"lane {lane}: {load.held}")
+    idle = not any(held)
+    starving = [s.run for s in scheduler.runs.values() if s.phase is Phase.RUNNING]
+    if idle and starving:
+        raise InvariantBroken("lanes do not idle while a run could go on", f"runs {starving}")
+
+
+def _check_run(state: RunState) -> None:
+    name = f"run {state.run}"
+    if state.phase is Phase.ENDED:
+        raise InvariantBroken("an ended run is forgotten", name)
+    if state.phase is Phase.DRAINING and (state.candidates or not state.in_flight):
+        raise InvariantBroken("a stopped run only waits for lanes", name)
+    if state.finished & state.in_flight.keys():
+        raise InvariantBroken("a region is in flight or finished, not both", name)
+    known = state.finished | state.in_flight.keys()
+    for region, needs in enumerate(state.shape.needs):
+        missing = len(needs - known)
+        if region in known and missing:
+            raise InvariantBroken("what a region needs is issued before it", f"{name}, region {region}")
+        if missing != state.missing()[region]:
+            raise InvariantBroken("missing needs are counted right", f"{name}, region {region}")
+        ready = not missing and region not in known and state.phase is Phase.RUNNING
+        if ready != (region in state.candidates):
+            raise InvariantBroken("candidates are the regions that could be issued", f"{name}, region {region}")

@@ -1,0 +1,163 @@
+"""The scheduler: a pure state machine over all runs of an executor. Events in, instructions out.
+
+It decides which region goes to which lane and when: late, when a lane has a slot; by priority, then in turn among
+runs, then in the order of regions. It owns no thread, clock or lock: whoever calls `handle` serialises the calls and
+carries out the instructions in their order. Every run ends with exactly one `Release`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from typing import assert_never
+
+from fuel_async.errors import InvariantBroken
+from fuel_async.schedule.events import CancelRequested, Event, RegionFailed, RegionFinished, RunAdmitted
+from fuel_async.schedule.instructions import Deliver, Instruction, Launch, Release, Stop
+from fuel_async.schedule.selector import LaneLoad, choose_lane
+from fuel_async.schedule.shape import LaneShape
+from fuel_async.schedule.state import Phase, RunState
+
+#: Events that the story remembers.
+STORY_LENGTH = 128
+
+
+class Scheduler:
+    """The state of every admitted run, and of the lanes as this executor fills them."""
+
+    def __init__(self, lanes: Sequence[LaneShape]) -> None:
+        """Start with idle lanes."""
+        self.loads = [LaneLoad(shape) for shape in lanes]
+        self.runs: dict[int, RunState] = {}
+        #: Runs with candidates: (-priority, turn, run). An entry may be stale; a run stands in it at most once.
+        self._queue: list[tuple[int, int, int]] = []
+        self._queued: set[int] = set()
+        self._turn = 0
+        self._story: deque[tuple[Event, tuple[Instruction, ...]]] = deque(maxlen=STORY_LENGTH)
+
+    def handle(self, event: Event) -> tuple[Instruction, ...]:
+        """Take one fact into account and return what is to be done about it, in order."""
+        match event:
+            case RunAdmitted():
+                instructions = self._admit(event)
+            case RegionFinished(run, region):
+                instructions = self._finished(run, region)
+            case RegionFailed(run, region, error):
+                instructions = self._failed(run, region, error)
+            case CancelRequested(run):
+                instructions = self._cancelled(run)
+            case _:
+                assert_never(event)
+        told = (*instructions, *self._fill())
+        self._story.append((event, told))
+        return told
+
+    def story(self, run: int) -> list[str]:
+        """What was heard of and said about a run, oldest first, as far back as it is remembered."""
+        return [
+            f"{event} -> {', '.join(map(str, told)) or 'nothing'}"
+            for event, told in self._story
+            if event.run == run or any(one.run == run for one in told)
+        ]
+
+    # --- events --------------------------------------------------------------------------------------------------------
+
+    def _admit(self, event: RunAdmitted) -> tuple[Instruction, ...]:
+        if event.run in self.runs:
+            raise InvariantBroken("a run is admitted once", f"run {event.run}", self.story(event.run))
+        state = RunState(event.run, event.shape, event.priority, self._turn)
+        self.runs[event.run] = state
+        if state.complete:  # a graph without kernels
+            return self._deliver(state)
+        self._enqueue(state)
+        return ()
+
+    def _finished(self, run: int, region: int) -> tuple[Instruction, ...]:
+        state = self._settle(run, region)
+        state.finished.add(region)
+        if state.phase is Phase.DRAINING:
+            return self._drained(state)
+        if state.complete:
+            return self._deliver(state)
+        self._enqueue(state)
+        return ()
+
+    def _failed(self, run: int, region: int, error: BaseException) -> tuple[Instruction, ...]:
+        state = self._settle(run, region)
+        if state.phase is Phase.DRAINING:
+            return self._drained(state)
+        return self._stop(state, error)
+
+    def _cancelled(self, run: int) -> tuple[Instruction, ...]:
+        state = self.runs.get(run)
+        if state is None or state.phase is not Phase.RUNNING:
+            return ()
+        return self._stop(state, None)
+
+    # --- steps ---------------------------------------------------------------------------------------------------------
+
+    def _settle(self, run: int, region: int) -> RunState:
+        state = self.runs.get(run)
+        if state is None:
+            raise InvariantBroken("only admitted runs settle regions", f"run {run}", self.story(run))
+        load = self.loads[state.settle(region)]
+        load.held -= 1
+        load.held_ns -= state.shape.predicted_ns[region]
+        return state
+
+    def _stop(self, state: RunState, error: BaseException | None) -> tuple[Instruction, ...]:
+        state.stop()
+        return (Stop(state.run, error), *self._drained(state))
+
+    def _drained(self, state: RunState) -> tuple[Instruction, ...]:
+        return () if state.in_flight else self._end(state)
+
+    def _deliver(self, state: RunState) -> tuple[Instruction, ...]:
+        return (Deliver(state.run), *self._end(state))
+
+    def _end(self, state: RunState) -> tuple[Instruction, ...]:
+        state.phase = Phase.ENDED
+        del self.runs[state.run]
+        return (Release(state.run),)
+
+    # --- placing ---------------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, state: RunState) -> None:
+        if state.candidates and state.run not in self._queued:
+            self._queued.add(state.run)
+            heapq.heappush(self._queue, (-state.priority, state.turn, state.run))
+
+    def _fill(self) -> list[Instruction]:
+        """Give free slots to candidates: the run of highest priority first, then whoever has waited for most turns."""
+        launches: list[Instruction] = []
+        blocked: list[RunState] = []
+        while self._queue and any(load.free for load in self.loads):
+            _, _, run = heapq.heappop(self._queue)
+            self._queued.discard(run)
+            state = self.runs.get(run)
+            if state is None or not state.candidates:
+                continue
+            launch = self._place(state)
+            if launch is None:
+                blocked.append(state)
+                continue
+            launches.append(launch)
+            self._turn += 1
+            state.turn = self._turn
+            self._enqueue(state)
+        for state in blocked:
+            self._enqueue(state)
+        return launches
+
+    def _place(self, state: RunState) -> Launch | None:
+        for region in state.candidates:
+            lane = choose_lane(self.loads, state.lanes_waited_for(region), state.shape.fine[region])
+            if lane is not None:
+                waits = state.waits(region)
+                state.issue(region, lane)
+                load = self.loads[lane]
+                load.held += 1
+                load.held_ns += state.shape.predicted_ns[region]
+                return Launch(state.run, region, lane, waits)
+        return None

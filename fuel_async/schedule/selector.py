@@ -1,0 +1,39 @@
+"""Which lane takes a region now: a pure choice among the lanes that have a free slot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fuel_async.schedule.shape import LaneShape
+
+
+@dataclass(slots=True)
+class LaneLoad:
+    """What the scheduler has given a lane and not got back."""
+
+    shape: LaneShape
+    held: int = 0
+    held_ns: int = 0
+
+    @property
+    def free(self) -> bool:
+        """Whether it should be given more."""
+        return self.held < self.shape.slot_capacity
+
+
+def choose_lane(loads: Sequence[LaneLoad], waited_for: set[int], fine: bool) -> int | None:
+    """Return the lane for a region, or None when it must wait.
+
+    A region that waits for work in flight goes behind it, on that lane, or nowhere yet. Any other goes where the least
+    predicted time is held; the first of equals, so that equal histories give equal choices.
+    """
+    if len(waited_for) > 1:
+        return None
+    lanes = waited_for or range(len(loads))
+    best: int | None = None
+    for lane in lanes:
+        load = loads[lane]
+        if load.free and (load.shape.takes_fine or not fine) and (best is None or load.held_ns < loads[best].held_ns):
+            best = lane
+    return best

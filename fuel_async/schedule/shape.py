@@ -1,0 +1,44 @@
+"""What the scheduler needs to know of a plan and of the lanes: numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fuel_async.plan import Plan
+
+#: Kernels below this mean predicted time never release the interpreter for long: two lanes of them only convoy on it.
+FINE_KERNEL_NS = 4_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunShape:
+    """The dependency graph of a plan's regions."""
+
+    needs: Sequence[frozenset[int]]
+    dependents: Sequence[Sequence[int]]
+    predicted_ns: Sequence[int]
+    #: Regions of kernels so small that they are kept on one host lane.
+    fine: Sequence[bool]
+
+    def __len__(self) -> int:
+        return len(self.needs)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneShape:
+    """One lane: how many submissions it should hold, and whether fine regions may go there."""
+
+    slot_capacity: int
+    takes_fine: bool = True
+
+
+def shape_of(plan: Plan) -> RunShape:
+    """Return the shape of a plan's runs."""
+    programs = [region.program for region in plan.regions]
+    return RunShape(
+        needs=[region.needs for region in plan.regions],
+        dependents=[region.dependents for region in plan.regions],
+        predicted_ns=[program.predicted_ns for program in programs],
+        fine=[program.predicted_ns < FINE_KERNEL_NS * len(program) for program in programs],
+    )

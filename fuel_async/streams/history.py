@@ -1,0 +1,49 @@
+"""What a program was measured to take on a device: the learned half of every prediction."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+#: How many completions are remembered.
+REMEMBERED = 8
+
+
+class History:
+    """The last completions of one program on one device. Recording and reading take any thread.
+
+    The first completion is dropped: it pays for cold caches, page faults and compilation.
+    """
+
+    __slots__ = ("__weakref__", "_count", "_mean_ns", "_median_ns", "_prior_ns", "_seen", "_times_ns")
+
+    def __init__(self, prior_ns: int) -> None:
+        self._prior_ns = prior_ns
+        self._times_ns: deque[int] = deque(maxlen=REMEMBERED)
+        self._mean_ns: int | None = None
+        self._median_ns: int | None = None
+        self._seen = False
+        self._count = 0
+
+    def record(self, work_ns: int) -> None:
+        """Remember one completion."""
+        if not self._seen:
+            self._seen = True
+            return
+        times = self._times_ns
+        times.append(work_ns)
+        self._count += 1
+        if self._count < REMEMBERED or not self._count % REMEMBERED:  # in a steady state, once a window is enough
+            known = list(times)
+            self._mean_ns = sum(known) // len(known)
+            self._median_ns = int(median(known))
+
+    @property
+    def predicted_ns(self) -> int:
+        """The mean of the remembered completions, else what the cost model said."""
+        return self._prior_ns if self._mean_ns is None else self._mean_ns
+
+    @property
+    def measured_median_ns(self) -> int | None:
+        """The median of the remembered completions; None before the second one."""
+        return self._median_ns

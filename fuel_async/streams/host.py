@@ -1,0 +1,297 @@
+"""The host lane: an ordered queue and the thread that serves it.
+
+numpy kernels on small arrays never release the interpreter, and a thread that runs thousands of them starves the event
+loop. So the thread sleeps for at least 50 µs after every stretch of such work (a shorter sleep or a bare yield is
+worse than none: each release restarts the waiter's timer), and publishes when it is next due, so that a busy loop can
+see it starve in turn (`streams.loop_share`). The stretch adapts to what a sleep costs on this machine.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from time import perf_counter_ns, thread_time_ns
+from typing import Any, Protocol
+
+import numpy as np
+
+from fuel_async.errors import ExecutorClosed, Stopped
+from fuel_async.ir import DeviceLocation
+from fuel_async.registry import pending_ns_add
+from fuel_async.streams.completion import CompletionHandle, HostSignal, Timing
+from fuel_async.streams.errors import without_frames
+from fuel_async.streams.lane import StopFlag
+
+#: Kernels that hold the interpreter run for at least and at most this long between two sleeps.
+STRETCH_NS = 250_000
+LONGEST_STRETCH_NS = 800_000
+
+#: A stretch lasts this many times as long as a sleep costs: the price of giving away stays near a quarter.
+STRETCH_PER_SLEEP = 3.5
+
+#: The shortest sleep that another thread can wake up in.
+SLEEP_NS = 50_000
+
+#: How late a lane may be before a loop helps it.
+LATE_NS = 100_000
+
+#: `due_ns` of a lane that is not waiting for anything.
+NEVER = 1 << 62
+
+
+class HostCall(Protocol):
+    """What a host lane can run: a bound instance, or a single bound kernel."""
+
+    @property
+    def predicted_ns(self) -> int: ...
+
+    def execute(
+        self,
+        feeds: Sequence[Any],
+        outputs: Sequence[Any],
+        sessions: Sequence[Any],
+        scalars: Sequence[Any],
+        stop: StopFlag | None,
+        pace: Callable[[bool, int], None] | None,
+    ) -> None:
+        """Run to the end, calling `pace(holds, cost_ns)` before each stretch of kernels; `Stopped` when told to."""
+
+
+class _Job:
+    __slots__ = ("bound", "handle", "instance", "predicted_ns", "signal", "stop", "waiting")
+
+    def __init__(
+        self,
+        instance: HostCall,
+        bound: tuple[Sequence[Any], ...],
+        stop: StopFlag | None,
+        handle: CompletionHandle,
+        signal: HostSignal,
+    ) -> None:
+        self.instance, self.bound, self.stop, self.handle, self.signal = instance, bound, stop, handle, signal
+        self.predicted_ns = instance.predicted_ns
+        self.waiting = 0
+
+
+class HostLane:
+    """A worker thread behind a queue. Its thread starts with the first submission and ends with `close`."""
+
+    def __init__(self, name: str, location: DeviceLocation, *, counted: bool = True) -> None:
+        """Name a lane of a host device. Nothing runs yet. Work that is not `counted` is none of the device's."""
+        self.name, self.location, self._counted = name, location, counted
+        self.due_ns = NEVER
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._lock = threading.Lock()  # `+=` on an attribute is not atomic
+        self._pending_count = self._pending_ns = 0
+        self._busy_ns = 0
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def pending_count(self) -> int:
+        """Submissions that have not settled."""
+        return self._pending_count
+
+    @property
+    def pending_ns(self) -> int:
+        """Their predicted time."""
+        return self._pending_ns
+
+    @property
+    def busy_ns(self) -> int:
+        """Time the lane has worked since it was made."""
+        return self._busy_ns
+
+    def submit(
+        self,
+        instance: HostCall,
+        feeds: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        sessions: Sequence[Any] = (),
+        scalars: Sequence[Any] = (),
+        waits: Sequence[CompletionHandle] = (),
+        *,
+        stop: StopFlag | None = None,
+        node: int | None = None,
+    ) -> CompletionHandle:
+        """See `Lane.submit`. `node` labels the handle of a single kernel."""
+        signal = HostSignal()
+        handle = CompletionHandle(signal, self.location, self.name, perf_counter_ns(), node=node, counted=self._counted)
+        job = _Job(instance, (feeds, outputs, sessions, scalars), stop, handle, signal)
+        with self._lock:
+            if self._closed:
+                closed = True
+            else:
+                closed = False
+                self._pending_count += 1
+                self._pending_ns += job.predicted_ns
+                if self._thread is None:
+                    self._start()
+        if closed:
+            now_ns = perf_counter_ns()
+            signal.set()
+            handle.settle(Timing(self.location, self.name, now_ns, now_ns, now_ns, 0), ExecutorClosed())
+            return handle
+        if self._counted:
+            pending_ns_add(self.location, job.predicted_ns)
+        # What this lane was given before runs before: only completions of others can hold a job back.
+        others = [wait for wait in waits if wait.lane != self.name or wait.device != self.location]
+        if not others:
+            self._enqueue(job)
+        else:
+            self._enqueue_after(job, others)
+        return handle
+
+    def submit_copy(
+        self, src: np.ndarray[Any, Any], dst: np.ndarray[Any, Any], waits: Sequence[CompletionHandle] = ()
+    ) -> CompletionHandle:
+        """See `Lane.submit_copy`: numpy arrays of equal shape; strides are followed, dtypes must agree."""
+        return self.submit(_Copy(src, dst), waits=waits)
+
+    def close(self) -> None:
+        """Refuse further work; the thread ends after what is queued. Idempotent, never blocks."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            idle = not self._pending_count
+        if idle:
+            self._jobs.put(None)
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Block until the thread has ended, at most `timeout_s`."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    def _start(self) -> None:
+        server = _Server(weakref.ref(self), self._jobs)
+        self._thread = threading.Thread(target=server.serve, name=f"fuel_async {self.name}", daemon=True)
+        self._thread.start()
+
+    def _enqueue(self, job: _Job) -> None:
+        self._jobs.put(job)
+        self.due_ns = min(self.due_ns, perf_counter_ns() + LATE_NS)
+
+    def _enqueue_after(self, job: _Job, waits: Sequence[CompletionHandle]) -> None:
+        job.waiting = len(waits)
+
+        def settled(wait: CompletionHandle) -> None:
+            with self._lock:
+                job.waiting -= 1
+                last = not job.waiting
+            if last:
+                self._enqueue(job)
+
+        # The error of a failed wait is found when the job's turn comes: its handle then settles in lane order.
+        job.instance = _After(job.instance, tuple(waits))
+        for wait in waits:
+            wait.add_done_callback(settled)
+
+    def settled(self, job: _Job, started_ns: int, work_ns: int, error: BaseException | None) -> None:
+        """Account for a finished job and settle its handle. Called by the lane's thread."""
+        now_ns = perf_counter_ns()
+        with self._lock:
+            self._pending_count -= 1
+            self._pending_ns -= job.predicted_ns
+            self._busy_ns += now_ns - started_ns
+            last = self._closed and not self._pending_count
+        if self._counted:
+            pending_ns_add(self.location, -job.predicted_ns)
+        self.due_ns = NEVER if not self._pending_count else now_ns + LATE_NS
+        handle = job.handle
+        job.signal.set()
+        handle.settle(Timing(self.location, self.name, handle.submitted_ns, started_ns, now_ns, work_ns), error)
+        if last:
+            self._jobs.put(None)
+
+
+class _After:
+    """An instance that runs only if what it waited for succeeded."""
+
+    __slots__ = ("instance", "predicted_ns", "waits")
+
+    def __init__(self, instance: HostCall, waits: tuple[CompletionHandle, ...]) -> None:
+        self.instance, self.waits, self.predicted_ns = instance, waits, instance.predicted_ns
+
+    def execute(self, *bound: Any) -> None:
+        for wait in self.waits:
+            wait.result()
+        self.instance.execute(*bound)
+
+
+class _Copy:
+    """A copy of one array into another."""
+
+    __slots__ = ("dst", "predicted_ns", "src")
+
+    def __init__(self, src: np.ndarray[Any, Any], dst: np.ndarray[Any, Any]) -> None:
+        self.src, self.dst, self.predicted_ns = src, dst, 1_000 + src.nbytes // 4
+
+    def execute(self, *_: Any) -> None:
+        np.copyto(self.dst, self.src, casting="no")
+
+
+class _Server:
+    """The thread's side. It does not hold the lane: a lane that nobody refers to is collected and its thread ends."""
+
+    __slots__ = ("_gave_ns", "_jobs", "_lane", "_sleep_s", "_stretch_ns")
+
+    def __init__(self, lane: weakref.ref[HostLane], jobs: SimpleQueue[_Job | None]) -> None:
+        self._lane, self._jobs = lane, jobs
+        self._gave_ns, self._stretch_ns, self._sleep_s = 0, STRETCH_NS, 0.0
+        weakref.finalize(lane(), jobs.put, None).atexit = False  # type: ignore[arg-type]
+
+    def serve(self) -> None:
+        np.seterr(all="ignore")  # numpy's error state belongs to a context: a new thread has the default one
+        self._sleep_s = _shortest_sleep_s()
+        while True:
+            idle = self._jobs.empty()
+            job = self._jobs.get()
+            if job is None:
+                return
+            lane = self._lane()
+            if lane is None:
+                return
+            started_ns = perf_counter_ns()
+            if idle:
+                self._gave_ns = started_ns
+            error: BaseException | None = None
+            work_ns = thread_time_ns()
+            try:
+                if job.stop is not None and job.stop.stopped:
+                    raise Stopped
+                job.instance.execute(*job.bound, job.stop, self._pacer(lane))
+            except BaseException as caught:  # noqa: BLE001 - a lane outlives whatever a kernel raises
+                error = without_frames(caught)
+            lane.settled(job, started_ns, thread_time_ns() - work_ns, error)
+            del job, lane, error  # an idle lane keeps nothing alive
+
+    def _pacer(self, lane: HostLane) -> Callable[[bool, int], None]:
+        def pace(holds: bool, cost_ns: int) -> None:
+            now_ns = perf_counter_ns()
+            if holds and now_ns - self._gave_ns > self._stretch_ns:
+                lane.due_ns = now_ns + LATE_NS
+                time.sleep(self._sleep_s)
+                woke_ns = perf_counter_ns()
+                wanted_ns = (woke_ns - now_ns) * STRETCH_PER_SLEEP
+                self._stretch_ns += (min(max(int(wanted_ns), STRETCH_NS), LONGEST_STRETCH_NS) - self._stretch_ns) // 4
+                now_ns = self._gave_ns = woke_ns
+            lane.due_ns = now_ns + cost_ns + LATE_NS
+
+        return pace
+
+
+def _shortest_sleep_s() -> float:
+    """The shortest argument of `time.sleep` that sleeps for `SLEEP_NS` here.
+
+    A sleep of 0 lasts as long as the kernel's timer slack, 50 µs by default; with less slack it must be asked for.
+    """
+    slept = []
+    for _ in range(3):
+        start_ns = perf_counter_ns()
+        time.sleep(0)
+        slept.append(perf_counter_ns() - start_ns)
+    return 0.0 if min(slept) >= SLEEP_NS else SLEEP_NS / 1e9

@@ -1,0 +1,53 @@
+"""The one door by which threads enter an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter_ns
+
+#: A drain gives the loop back after this long and goes on at its next turn.
+DRAIN_NS = 200_000
+
+
+class Waker:
+    """A deque of calls for one loop, and one wake a batch: any number of posts cost one `call_soon_threadsafe`."""
+
+    __slots__ = ("_armed", "_context", "_loop", "_posts")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._posts: deque[Callable[[], None]] = deque()
+        self._armed = False
+        self._context = contextvars.Context()  # else each call would copy the poster's
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Run `call` on the loop. Any thread. On a closed loop it runs here: nobody waits, but buffers must come back."""
+        self._posts.append(call)
+        if not self._armed:  # append, then look; the drain clears, then empties: no post is lost
+            self._armed = True
+            try:
+                self._loop.call_soon_threadsafe(self._drain, context=self._context)
+            except RuntimeError:  # the loop is closed; asking first would race with its closing
+                self._drain_all()
+
+    def _drain(self) -> None:
+        self._armed = False
+        posts, until = self._posts, perf_counter_ns() + DRAIN_NS
+        while posts:
+            posts.popleft()()
+            if posts and perf_counter_ns() > until:
+                self._armed = True
+                self._loop.call_soon(self._drain, context=self._context)
+                return
+
+    def _drain_all(self) -> None:
+        self._armed = False
+        while self._posts:
+            try:
+                call = self._posts.popleft()
+            except IndexError:
+                return
+            call()
