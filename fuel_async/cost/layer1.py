@@ -1,9 +1,10 @@
 """Layer-1 prices: flops and bytes of one kernel call, counted from shapes, dtypes and parameters. Pure.
 
-Every function has the signature of `CostFn`: shapes and dtypes list the inputs, then the output; the capabilities are
-not looked at, since the counts hold on any device. Overheads are those of a host call in nanoseconds; a device that
-knows better (`cost.rates`) uses its own. A fused multiply-add counts as two flops. Parameters of another variant than a
-function needs give an unpriced estimate, never an error. `default_cost_for_op_kind` is the table from kind to function.
+Every function has the signature of `CostFn`: shapes and dtypes list the inputs, then the output; the
+capabilities are not looked at, since the counts hold on any device. Overheads are those of a host call in
+nanoseconds; a device that knows better (`cost.rates`) uses its own. A fused multiply-add counts as two flops.
+Parameters of another variant than a function needs give an unpriced estimate, never an error.
+`default_cost_for_op_kind` is the table from kind to function.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ TRANSCENDENTAL_FLOPS, SOFTMAX_FLOPS, NORM_FLOPS = 10, 5, 7
 
 
 def _nbytes(count: int, dtypes: KernelDTypes, position: int) -> int:
-    """Bytes of `count` elements of an operand; 4 an element when its dtype is not said. Sub-byte types are packed."""
+    """Bytes of `count` elements of an operand; 4 an element when its dtype is not said. Sub-byte types are
+    packed.
+    """
     bits = dtypes[position].bits if position < len(dtypes) else DType.F32.bits
     return (count * bits + 7) // 8
 

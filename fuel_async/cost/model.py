@@ -1,6 +1,7 @@
 """From an estimate to a time on a device of given speeds, by the roofline. Pure.
 
-The integer form that placement compares and persists; `cost.rates` has the finer one that schedules by measured speeds.
+The integer form that placement compares and persists; `cost.rates` has the finer one that schedules by
+measured speeds.
 """
 
 from __future__ import annotations

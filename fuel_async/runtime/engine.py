@@ -49,6 +49,7 @@ class Engine:
         self.flights = SingleFlight(session)
         self.driver = Driver(session.lanes, session.device.slot_capacity, self._released)
         self.counters = Counters()
+        self._here: tuple[asyncio.AbstractEventLoop, LoopShare] | None = None
         self._waiting_for_idle: list[tuple[LoopShare, asyncio.Future[None]]] = []
 
     async def run(
@@ -60,64 +61,74 @@ class Engine:
         progress: Progress | None = None,
     ) -> Results:
         """Run a graph once; the results by name, each an array of the caller's own."""
-        share = LoopShare.running()
+        share = self._share()
         frozen = graph.frozen
         prepared: Prepared | None = None
         values: Sequence[Array] | None = None
         if frozen is not None:
-            key = self._key(frozen, feeds, precision)
+            key = _PLAIN if precision is None and not frozen.symbols else self._key(frozen, feeds, precision)
             prepared = self.cache.find(frozen, key)
             if prepared is not None:
                 values = prepared.match(feeds)
         if frozen is None or prepared is None or values is None:
             frozen, prepared, values = await self._prepare(graph, feeds, precision)
-        nbytes = prepared.nbytes
-        if not self.admission.take_nowait(nbytes):
-            await self.admission.take(nbytes, priority)
         median_ns = prepared.history.measured_median_ns
         if median_ns is not None and median_ns <= INLINE_NS:
-            return await self._run_inline(frozen, prepared, values, share, median_ns)
-        return await self._run_on_lanes(frozen, prepared, values, share, priority, progress)
-
-    # --- in place --------------------------------------------------------------------------------------------------------
-
-    async def _run_inline(
-        self, graph: FrozenGraph, prepared: Prepared, values: Sequence[Array], share: LoopShare, median_ns: int
-    ) -> Results:
-        try:
             cost_ns = median_ns + _RUN_NS
             if share.take(cost_ns):
                 await checkpoint()
             else:
                 await share.wait(cost_ns)
-            instance = prepared.take()
-            if instance is None:
-                instance = await self._bind(prepared)
-            outputs = prepared.allocate_outputs()
-            started_ns = perf_counter_ns()
-            try:
-                for program in instance.programs:
-                    ports = program.program
-                    share.calm.run(
-                        program.execute,  # type: ignore[attr-defined]
-                        [values[place] for place in ports.feeds],
-                        [outputs[place] for place in ports.outputs],
-                        (),
-                        (),
-                        None,
-                        None,
-                    )
-            finally:
-                prepared.give(instance)
-            prepared.history.record(perf_counter_ns() - started_ns)
-            self.counters.inline += 1
-            self.counters.kernels += prepared.plan.kernels
-            return prepared.deliver(outputs)
+            return self._run_inline(frozen, prepared, values, share)
+        return await self._run_on_lanes(frozen, prepared, values, share, priority, progress)
+
+    def _share(self) -> LoopShare:
+        """The running loop's share. Looking it up costs half a microsecond, so the last one is remembered."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return LoopShare.running()  # raises, and says what runs here instead
+        here = self._here
+        if here is None or here[0] is not loop:
+            here = self._here = (loop, LoopShare.of(loop))
+        return here[1]
+
+    # --- in place --------------------------------------------------------------------------------------------------------
+
+    def _run_inline(
+        self, graph: FrozenGraph, prepared: Prepared, values: Sequence[Array], share: LoopShare
+    ) -> Results:
+        """Run here and now. It holds nothing between two turns of the loop, so it needs no admission: its instance is
+        counted as idle, which it is again when anybody can look.
+        """
+        idle, counters = prepared.idle, self.counters
+        try:
+            instance = idle.pop()
+        except IndexError:
+            instance = prepared.bind()
+            prepared.adopt(instance)
+        outputs = prepared.allocate_outputs()
+        started_ns = perf_counter_ns()
+        try:
+            for program, (feeds, given) in zip(instance.programs, prepared.ports, strict=True):
+                share.calm.run(
+                    program.execute,  # type: ignore[attr-defined]
+                    values if feeds is None else [values[place] for place in feeds],
+                    outputs if given is None else [outputs[place] for place in given],
+                    (),
+                    (),
+                    None,
+                    None,
+                )
         except FuelError as error:
-            self.counters.failed += 1
+            counters.failed += 1
             raise described(without_frames(error), graph) from None
         finally:
-            self.admission.give(prepared.nbytes)
+            idle.append(instance)
+        prepared.history.record(perf_counter_ns() - started_ns)
+        counters.inline += 1
+        counters.kernels += prepared.plan.kernels
+        return prepared.deliver(outputs)
 
     # --- on lanes --------------------------------------------------------------------------------------------------------
 
@@ -130,6 +141,9 @@ class Engine:
         priority: int,
         progress: Progress | None,
     ) -> Results:
+        nbytes = prepared.nbytes
+        if not self.admission.take_nowait(nbytes):
+            await self.admission.take(nbytes, priority)
         try:
             instance = prepared.take()
             if instance is None:
@@ -137,7 +151,7 @@ class Engine:
             kept = [value.copy() if value.nbytes <= _COPIED_NBYTES else value for value in values]
             run = ActiveRun(graph, prepared, instance, kept, share, priority, progress)
         except BaseException:
-            self.admission.give(prepared.nbytes)
+            self.admission.give(nbytes)
             raise
         self.driver.start(run)
         for lane in self.session.lanes:

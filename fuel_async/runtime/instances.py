@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fuel_async.backends import Device
 from fuel_async.ir import Breathe, FrozenGraph, no_breath
-from fuel_async.plan import Plan
+from fuel_async.plan import Plan, Port
 from fuel_async.schedule import RunShape, shape_of
 from fuel_async.streams import History, ProgramInstance
 
@@ -39,7 +39,10 @@ class Prepared:
     """
 
     __slots__ = (
+        "_booleans",
         "_idle_bytes",
+        "_names",
+        "_outputs",
         "alive",
         "constants",
         "device",
@@ -49,7 +52,7 @@ class Prepared:
         "idle",
         "last_used",
         "nbytes",
-        "outputs",
+        "ports",
         "plan",
         "shape",
     )
@@ -69,9 +72,13 @@ class Prepared:
         self.history = History(plan.predicted_ns)
         #: Name, shape and numpy dtype of each feed, for the check that nearly every run passes.
         self.feed_types = [(port.name, port.type.shape, port.type.dtype.require_np()) for port in plan.feeds]
-        #: The same of each output, with whether it is delivered as bool.
-        self.outputs = [
-            (port.name, port.type.shape, port.type.dtype.require_np(), port.boolean) for port in plan.outputs
+        self._outputs = [(port.type.shape, port.type.dtype.require_np()) for port in plan.outputs]
+        self._names = [port.name for port in plan.outputs]
+        self._booleans = [port.name for port in plan.outputs if port.boolean]
+        #: Feeds and outputs of each region by place; None where it takes all of them in order.
+        self.ports = [
+            (_unless_all(region.program.feeds, plan.feeds), _unless_all(region.program.outputs, plan.outputs))
+            for region in plan.regions
         ]
         #: Bytes that a run is admitted with.
         self.nbytes = plan.arena_nbytes + plan.output_nbytes
@@ -95,6 +102,10 @@ class Prepared:
         if self.alive:
             self._idle_bytes(instance.nbytes)
             self.idle.append(instance)
+
+    def adopt(self, instance: PlanInstance) -> None:
+        """Count an instance as idle that is in use for the length of a call."""
+        self._idle_bytes(instance.nbytes)
 
     def drop_idle(self) -> int:
         """Give up the idle instances; return the bytes that they held. Any thread."""
@@ -132,11 +143,15 @@ class Prepared:
 
     def allocate_outputs(self) -> list[Array]:
         """Make the arrays that the caller will receive. Their pages are touched when a kernel writes them."""
-        return [np.empty(shape, dtype) for _, shape, dtype, _ in self.outputs]  # type: ignore[arg-type]
+        return [np.empty(shape, dtype) for shape, dtype in self._outputs]  # type: ignore[arg-type]
 
     def deliver(self, outputs: Sequence[Array]) -> dict[str, Array]:
         """Return the outputs by name, truth values as bool."""
-        return {
-            name: array.view(np.bool_) if boolean else array
-            for (name, _, _, boolean), array in zip(self.outputs, outputs, strict=True)
-        }
+        results = dict(zip(self._names, outputs, strict=True))
+        for name in self._booleans:
+            results[name] = results[name].view(np.bool_)
+        return results
+
+
+def _unless_all(places: tuple[int, ...], ports: tuple[Port, ...]) -> tuple[int, ...] | None:
+    return None if places == tuple(range(len(ports))) else places

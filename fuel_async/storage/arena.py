@@ -28,17 +28,21 @@ class HostArena:
         self.nbytes = nbytes
         self._buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
         self._base = -self._buffer.ctypes.data % ALIGNMENT
-        self._arrays: dict[int, NDArray[Any]] = {}
+        self._arrays: dict[tuple[int, TensorType, Layout | None], NDArray[Any]] = {}
 
     def array(self, slots: SlotTable, slot: int) -> NDArray[Any]:
-        """Return the array of a temporary slot; the same object each time."""
-        found = self._arrays.get(slot)
+        """Return the array of a temporary slot: one object for all slots that lie alike at one place.
+
+        So an op that writes over its input is given one array twice, which numpy recognises at once; two arrays over
+        the same bytes cost it half as much again to tell apart.
+        """
+        place, kind, layout = slots.places[slot], slots.types[slot], slots.layouts[slot]
+        key = (place, kind, layout)
+        found = self._arrays.get(key)
         if found is None:
             if slots.classes[slot] != SlotClass.TEMPORARY:
                 raise InternalError(f"slot {slot} of class {slots.classes[slot]} is not in the arena")
-            kind, layout = slots.types[slot], slots.layouts[slot]
-            place = self._base + slots.places[slot]
-            found = self._arrays[slot] = _array(self._buffer, place, kind, layout)
+            found = self._arrays[key] = _array(self._buffer, self._base + place, kind, layout)
         return found
 
 

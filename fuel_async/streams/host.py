@@ -3,7 +3,8 @@
 numpy kernels on small arrays never release the interpreter, and a thread that runs thousands of them starves the event
 loop. So the thread sleeps for at least 50 µs after every stretch of such work (a shorter sleep or a bare yield is
 worse than none: each release restarts the waiter's timer), and publishes when it is next due, so that a busy loop can
-see it starve in turn (`streams.loop_share`). The stretch adapts to what a sleep costs on this machine.
+see it starve in turn (`streams.loop_share`). The stretch adapts to what a sleep costs on this machine, and grows
+while no other thread of the process has anything to do.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from time import perf_counter_ns, thread_time_ns
+from time import perf_counter_ns, process_time_ns, thread_time_ns
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +32,9 @@ LONGEST_STRETCH_NS = 800_000
 
 #: A stretch lasts this many times as long as a sleep costs: the price of giving away stays near a quarter.
 STRETCH_PER_SLEEP = 3.5
+
+#: Other threads that used less processor time than this since the last sleep had nothing to do.
+IDLE_NS = 15_000
 
 #: The shortest sleep that another thread can wake up in.
 SLEEP_NS = 50_000
@@ -237,11 +241,11 @@ class _Copy:
 class _Server:
     """The thread's side. It does not hold the lane: a lane that nobody refers to is collected and its thread ends."""
 
-    __slots__ = ("_gave_ns", "_jobs", "_lane", "_sleep_s", "_stretch_ns")
+    __slots__ = ("_gave_ns", "_jobs", "_lane", "_others_ns", "_sleep_s", "_stretch_ns")
 
     def __init__(self, lane: weakref.ref[HostLane], jobs: SimpleQueue[_Job | None]) -> None:
         self._lane, self._jobs = lane, jobs
-        self._gave_ns, self._stretch_ns, self._sleep_s = 0, STRETCH_NS, 0.0
+        self._gave_ns, self._stretch_ns, self._sleep_s, self._others_ns = 0, STRETCH_NS, 0.0, 0
         weakref.finalize(lane(), jobs.put, None).atexit = False  # type: ignore[arg-type]
 
     def serve(self) -> None:
@@ -276,12 +280,21 @@ class _Server:
                 lane.due_ns = now_ns + LATE_NS
                 time.sleep(self._sleep_s)
                 woke_ns = perf_counter_ns()
-                wanted_ns = (woke_ns - now_ns) * STRETCH_PER_SLEEP
-                self._stretch_ns += (min(max(int(wanted_ns), STRETCH_NS), LONGEST_STRETCH_NS) - self._stretch_ns) // 4
+                self._adapt(woke_ns - now_ns)
                 now_ns = self._gave_ns = woke_ns
             lane.due_ns = now_ns + cost_ns + LATE_NS
 
         return pace
+
+    def _adapt(self, slept_ns: int) -> None:
+        """Set the next stretch: by the price of a sleep while others are at work, longer and longer while none is."""
+        others_ns = process_time_ns() - thread_time_ns()
+        if others_ns - self._others_ns > IDLE_NS:
+            wanted_ns = max(int(slept_ns * STRETCH_PER_SLEEP), STRETCH_NS)
+        else:
+            wanted_ns = self._stretch_ns * 3 // 2
+        self._others_ns = others_ns
+        self._stretch_ns = min(wanted_ns, LONGEST_STRETCH_NS)
 
 
 def _shortest_sleep_s() -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fuel_async.dispatch import BINDABLE, LaneProgram, SlotClass
-from fuel_async.errors import KernelFailed, Stopped
+from fuel_async.errors import InternalError, KernelFailed, Stopped
 from fuel_async.ir import CPU_DEVICE, Breathe, Layout
 from fuel_async.storage import HostArena, from_array, laid_out
 from fuel_async.streams import History, StopFlag
@@ -44,14 +44,15 @@ class _Chunk:
         self.first, self.holds, self.cost_ns, self.kernels, self.args = first, holds, cost_ns, kernels, args
 
 
-#: Where a bindable array goes: the argument list, the position in it, and how it lies in the given array.
-_Patch = tuple[list[Any], int, "Layout | None"]
+#: Where an array that a submission gives goes: its position among all that are given, the argument list, the position
+#: in that, and how it lies in the given array.
+_Patch = tuple[int, list[Any], int, "Layout | None"]
 
 
 class HostInstance:
     """A lane program bound to host arrays. One run at a time."""
 
-    __slots__ = ("__weakref__", "_arena", "_chunks", "_patches", "history", "program")
+    __slots__ = ("__weakref__", "_arena", "_chunks", "_patches", "_positions", "history", "program")
 
     def __init__(
         self,
@@ -62,10 +63,10 @@ class HostInstance:
         breathe: Breathe,
     ) -> None:
         self.program, self._arena, self.history = program, arena, history
-        # By class and place: who must be told when a submission gives this array.
-        self._patches: tuple[dict[int, list[_Patch]], ...] = tuple(
-            {place: [] for place in places} for places in program.ports
-        )
+        self._patches: list[_Patch] = []
+        # By class and place: the position among all that a submission gives, in the order of `execute`.
+        given = [(cls, place) for cls, places in zip(BINDABLE, program.ports, strict=True) for place in places]
+        self._positions = {port: position for position, port in enumerate(given)}
         self._chunks = self._bind(constants, breathe)
 
     @property
@@ -83,18 +84,16 @@ class HostInstance:
         pace: Pace | None,
     ) -> None:
         """Run every kernel in order over the given arrays. `KernelFailed` names the node; `Stopped` when told to."""
-        given = (feeds, outputs, sessions, scalars)
+        given = (*feeds, *outputs, *sessions, *scalars)
+        if len(given) != len(self._positions):
+            raise InternalError(f"{len(self._positions)} arrays must be given to {self.program!r}, got {len(given)}")
         try:
-            for patches, values in zip(self._patches, given, strict=True):
-                for entries, value in zip(patches.values(), values, strict=True):
-                    for args, position, layout in entries:
-                        args[position] = value if layout is None else laid_out(value, layout)
+            for value, args, at, layout in self._patches:
+                args[at] = given[value] if layout is None else laid_out(given[value], layout)
             self._walk(stop, pace)
         finally:
-            for patches in self._patches:
-                for entries in patches.values():
-                    for args, position, _ in entries:
-                        args[position] = _UNSET
+            for _, args, at, _ in self._patches:
+                args[at] = _UNSET
 
     def _walk(self, stop: StopFlag | None, pace: Pace | None) -> None:
         for chunk in self._chunks:
@@ -194,8 +193,7 @@ class HostInstance:
             cls = slots.classes[slot]
             if cls in BINDABLE:
                 args[at] = _UNSET
-                entries = self._patches[BINDABLE.index(SlotClass(cls))]
-                entries[slots.places[slot]].append((args, at, slots.layouts[slot]))
+                self._patches.append((self._positions[cls, slots.places[slot]], args, at, slots.layouts[slot]))
 
     def _plain(
         self, index: int, kernel: Any, row: tuple[int, ...], arrays: list[Any], given: bool

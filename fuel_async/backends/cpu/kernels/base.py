@@ -1,8 +1,8 @@
 """The host kernel: one object with the three faces that dispatch knows, over a rule that binds numpy arrays.
 
-`kernel(inputs, outputs, layouts, params)` works on storages and makes every check; `bind` works on arrays and returns a
-callable with its arguments, the operand arrays themselves among them; `direct` is that callable where it takes nothing
-but the operands. The rules are in the modules of the families, the rows in `table`.
+`kernel(inputs, outputs, layouts, params)` works on storages and makes every check; `bind` works on arrays and
+returns a callable with its arguments, the operand arrays themselves among them; `direct` is that callable
+where it takes nothing but the operands. The rules are in the modules of the families, the rows in `table`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, Layout, OpKind, TensorType
 from fuel_async.storage import Storage, as_array, read_storage, write_storage
 
-#: (inputs, output, params, scratch) -> (callable, arguments). Shapes are checked here; count and dtypes before.
+#: (inputs, output, params, scratch) -> (callable, arguments). Shapes are checked here; count and dtypes
+#: before.
 Rule: TypeAlias = Callable[[Sequence[Array], Array, Any, Sequence[Array]], Bound]
 #: (params, shapes of the inputs, shape of the output) -> bytes of working memory.
 ScratchRule: TypeAlias = Callable[[Any, Sequence[Shape], Shape], tuple[int, ...]]
@@ -57,7 +58,8 @@ def _no_scratch(params: object, inputs: Sequence[Shape], output: Shape) -> tuple
 class HostKernel:
     """A kernel of the host: equal only to itself, immutable, usable from any thread. Outputs are row-major.
 
-    Bound calls expect numpy's floating-point warnings to be off (`np.errstate(all="ignore")`), as lanes set them.
+    Bound calls expect numpy's floating-point warnings to be off (`np.errstate(all="ignore")`), as lanes set
+    them.
     """
 
     op: OpKind
@@ -78,7 +80,8 @@ class HostKernel:
     def bind(
         self, inputs: Sequence[Array], outputs: Sequence[Array], params: OpParams, scratch: Sequence[Array]
     ) -> Bound:
-        """Check operands and parameters and return the call. `KernelArgumentError` names the first that does not fit.
+        """Check operands and parameters and return the call. `KernelArgumentError` names the first that does
+        not fit.
 
         `scratch` holds byte arrays of the sizes of `scratch_nbytes`; the call allocates no array besides.
         """
@@ -99,12 +102,16 @@ class HostKernel:
         return self.scratch(params, shapes[:-1], shapes[-1])
 
     def __call__(
-        self, inputs: Sequence[Storage], outputs: Sequence[Storage], layouts: Sequence[Layout], params: OpParams
+        self,
+        inputs: Sequence[Storage],
+        outputs: Sequence[Storage],
+        layouts: Sequence[Layout],
+        params: OpParams,
     ) -> None:
         """Run once over storages, leased for the length of the call; working memory is made for it.
 
-        Besides the errors of `bind`: those of leases, `WrongSubstrate`, and `ShapeMismatch` for a layout outside its
-        storage. An output that is also an input is refused by its lease.
+        Besides the errors of `bind`: those of leases, `WrongSubstrate`, and `ShapeMismatch` for a layout
+        outside its storage. An output that is also an input is refused by its lease.
         """
         self._check_call(inputs, outputs, params)
         operands = (*inputs, *outputs)
@@ -147,7 +154,9 @@ def check_broadcast(op: OpKind, inputs: Sequence[Array], output: Array) -> None:
     except ValueError:
         found = None
     if found != shape:
-        raise KernelArgumentError(op.value, "the output's shape", shape, f"{' and '.join(map(str, shapes))} together")
+        raise KernelArgumentError(
+            op.value, "the output's shape", shape, f"{' and '.join(map(str, shapes))} together"
+        )
 
 
 def elementwise(
@@ -159,7 +168,8 @@ def elementwise(
     caps: KernelCaps = IN_PLACE,
     whole: bool = False,
 ) -> HostKernel:
-    """Return the kernel of a body (see `blocks`); `whole` says that it is one pass over operands of its own types.
+    """Return the kernel of a body (see `blocks`); `whole` says that it is one pass over operands of its own
+    types.
 
     A whole body is called as it is, whatever the size: it is `direct`.
     """

@@ -1,10 +1,11 @@
 """Evaluating a chain of numpy passes block by block, so that the intermediates stay in the cache.
 
-A *body* is a function `body(*inputs, output, *planes)` that fills `output` from `inputs` with ufuncs that write where
-they are told; `planes` are working arrays of the output's shape. It may write `output` only once it is through with the
-inputs, element by element, so that the output may be one of the inputs. `bind_body` turns a body and whole operands
-into a call: the body itself when everything fits one block, else a loop over blocks. Blocks are slices of the leading
-axes; no operand needs to be contiguous, and no array is allocated by the call.
+A *body* is a function `body(*inputs, output, *planes)` that fills `output` from `inputs` with ufuncs that
+write where they are told; `planes` are working arrays of the output's shape. It may write `output` only once
+it is through with the inputs, element by element, so that the output may be one of the inputs. `bind_body`
+turns a body and whole operands into a call: the body itself when everything fits one block, else a loop over
+blocks. Blocks are slices of the leading axes; no operand needs to be contiguous, and no array is allocated by
+the call.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ Shape: TypeAlias = tuple[int, ...]
 #: Ends in an ellipsis, so that indexing always gives an array, never a numpy scalar.
 Index: TypeAlias = tuple[Any, ...]
 
-#: `clip(x, low, high, out)`: limits each element, NaN stays, -0.0 counts as equal to 0.0. The one ufunc of its kind that takes `out`
-#: by position (numpy deprecates that for `maximum` and `minimum`), which halves the price of a small call.
+#: `clip(x, low, high, out)`: limits each element, NaN stays, -0.0 counts as equal to 0.0. The one ufunc of
+#: its kind that takes `out` by position (numpy deprecates that for `maximum` and `minimum`), which halves the
+#: price of a small call.
 clip: Callable[..., Any] = umath.clip  # type: ignore[attr-defined]
 
-#: Bytes of one plane of one block. A handful of planes stays in a 1 MiB second-level cache, and one ufunc call on a
-#: plane takes some ten times as long as its start (measured: the time flattens out from 64 KiB on).
-BLOCK_NBYTES = 1 << 17
+#: Bytes of one plane of one block. A pass reads and writes two planes, which stay in a second-level cache of
+#: 512 KiB, and takes some ten times as long as its start (measured: 64 KiB cost 1.2 times as much, 16 KiB 2.3
+#: times).
+BLOCK_NBYTES = 192 * 1024
 
 #: Planes begin at multiples of this within the scratch memory.
 PLANE_ALIGN = 64
 
 
 def block_limit(planes: Sequence[NumpyDType], whole_axes: int = 0, shape: Shape = ()) -> int:
-    """Return how many elements a block may have: `BLOCK_NBYTES` of the widest plane, or one whole row if that is more.
+    """Return how many elements a block may have: `BLOCK_NBYTES` of the widest plane, or one whole row if that
+    is more.
 
     `whole_axes` trailing axes of `shape` are never cut.
     """
@@ -49,7 +53,9 @@ def block_limit(planes: Sequence[NumpyDType], whole_axes: int = 0, shape: Shape 
 
 
 def scratch_nbytes(planes: Sequence[NumpyDType], shape: Shape, whole_axes: int = 0) -> tuple[int, ...]:
-    """Return the bytes of working memory that `bind_body` needs for an output of `shape`; () when it needs none."""
+    """Return the bytes of working memory that `bind_body` needs for an output of `shape`; () when it needs
+    none.
+    """
     if not planes:
         return ()
     count = min(math.prod(shape), block_limit(planes, whole_axes, shape))
@@ -57,7 +63,9 @@ def scratch_nbytes(planes: Sequence[NumpyDType], shape: Shape, whole_axes: int =
 
 
 def carve(planes: Sequence[NumpyDType], shape: Shape, scratch: Array) -> tuple[Array, ...]:
-    """Return one array of `shape` for each dtype in `planes`, one after the other in the bytes of `scratch`."""
+    """Return one array of `shape` for each dtype in `planes`, one after the other in the bytes of
+    `scratch`.
+    """
     views, offset, count = [], 0, math.prod(shape)
     for plane in planes:
         views.append(np.ndarray(shape, plane, scratch, offset))
@@ -72,7 +80,8 @@ def bind_body(
     planes: Sequence[NumpyDType] = (),
     scratch: Sequence[Array] = (),
 ) -> Bound:
-    """Return a call that fills `output`; inputs may have fewer or smaller (1) dimensions, as numpy broadcasts them.
+    """Return a call that fills `output`; inputs may have fewer or smaller (1) dimensions, as numpy broadcasts
+    them.
 
     `scratch` holds one byte array of the size that `scratch_nbytes` gave, or nothing when that was ().
     """
@@ -100,7 +109,8 @@ def bind_body(
 
 
 class Blocks:
-    """A shape cut into blocks of at most `limit` elements: whole trailing axes, runs of one axis, one by one before it.
+    """A shape cut into blocks of at most `limit` elements: whole trailing axes, runs of one axis, one by one
+    before it.
 
     The last `whole_axes` axes are never cut, however long they are. The shape has at least one element.
     """
@@ -115,12 +125,15 @@ class Blocks:
             axis -= 1
         self._axis = axis
         length = shape[axis]
-        parts = -(-length // max(limit // inner, 1))
+        whole = axis >= len(shape) - whole_axes
+        parts = 1 if whole else -(-length // max(limit // inner, 1))
         step = -(-length // parts)
         self._runs = tuple(slice(start, min(start + step, length)) for start in range(0, length, step))
 
     def pieces(self) -> Iterator[tuple[Index, Shape]]:
-        """Iterate over the blocks in memory order: an index into arrays of the shape, and the shape it gives."""
+        """Iterate over the blocks in memory order: an index into arrays of the shape, and the shape it
+        gives.
+        """
         tail = self.shape[self._axis + 1 :]
         runs = [(run, (run.stop - run.start, *tail)) for run in self._runs]
         for lead in product(*map(range, self.shape[: self._axis])):
@@ -134,7 +147,9 @@ class Blocks:
 
 
 def broadcast_index(index: Index, shape: Shape, of: Shape) -> Index:
-    """Return the index that picks the same block from an operand of shape `of`, which broadcasts to `shape`."""
+    """Return the index that picks the same block from an operand of shape `of`, which broadcasts to
+    `shape`.
+    """
     missing = len(shape) - len(of)
     picked: list[Any] = []
     for at, dim in zip(index[missing:-1], of, strict=False):

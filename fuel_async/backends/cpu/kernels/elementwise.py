@@ -1,10 +1,11 @@
-"""Kernels that compute each element from the elements in the same place: unary, binary, comparison, choice, clamp.
+"""Kernels that compute each element from the elements in the same place: unary, binary, comparison, choice,
+clamp.
 
-In float32 and float64 an op that is one ufunc is that ufunc; others are bodies of several passes, evaluated in blocks.
-The half types are widened to float32 block by block, computed with the same body, and narrowed once. Inputs broadcast
-as in numpy. Semantics where numpy leaves a choice: comparisons give 0 or 1 in uint8, `round` is half-to-even,
-`sign(0) = 0`, `step` is 1 where x > 0 and 0 elsewhere, NaN included; relu, clamp, maximum and minimum keep NaN;
-relu(-0.0) is -0.0.
+In float32 and float64 an op that is one ufunc is that ufunc; others are bodies of several passes, evaluated
+in blocks. The half types are widened to float32 block by block, computed with the same body, and narrowed
+once. Inputs broadcast as in numpy. Semantics where numpy leaves a choice: comparisons give 0 or 1 in uint8,
+`round` is half-to-even, `sign(0) = 0`, `step` is 1 where x > 0 and 0 elsewhere, NaN included; relu, clamp,
+maximum and minimum keep NaN; relu(-0.0) is -0.0.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import numpy as np
 from fuel_async.backends.cpu.kernels import erf
 from fuel_async.backends.cpu.kernels.base import (
     F32,
-    F64,
     HALVES,
     IN_PLACE,
     STRIDED,
@@ -111,7 +111,7 @@ def _sigmoid(dtype: NumpyDType) -> Made:
         np.negative(x, out)
         np.exp(out, out)
         np.add(out, one, out)
-        np.reciprocal(out, out)
+        np.divide(one, out, out)
 
     return body, ()
 
@@ -129,7 +129,8 @@ def _silu(dtype: NumpyDType) -> Made:
 
 
 def _gelu(dtype: NumpyDType) -> Made:
-    # 0.5·x·(1 + tanh z) = x / (1 + exp(-2z)) with z = √(2/π)·(x + 0.044715·x³): the quotient keeps small results exact.
+    # 0.5·x·(1 + tanh z) = x / (1 + exp(-2z)) with z = √(2/π)·(x + 0.044715·x³): the quotient keeps small
+    # results exact.
     scale = -_TWO_ROOT_TWO_OVER_PI * _LOG2E
     one, linear, cubic = constants(dtype, 1.0, scale, 0.044715 * scale)
 
@@ -156,11 +157,13 @@ def _step(dtype: NumpyDType) -> Made:
 
 
 def _erf(dtype: NumpyDType) -> Made:
-    return (erf.erf_f32 if dtype == F32 else erf.erf_f64), (dtype,) * erf.PLANES
+    body, count = erf.ERF[dtype]
+    return body, (dtype,) * count
 
 
 def _gelu_erf(dtype: NumpyDType) -> Made:
-    return (erf.gelu_erf_f32 if dtype == F32 else erf.gelu_erf_f64), (dtype,) * erf.PLANES
+    body, count = erf.GELU_ERF[dtype]
+    return body, (dtype,) * count
 
 
 UNARY_BODIES: Mapping[OpKind, Callable[[NumpyDType], Made]] = {
@@ -220,14 +223,17 @@ def _compare_halves(ufunc: np.ufunc) -> Body:
     return body
 
 
-_BITS = {2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+_BITS: Mapping[int, NumpyDType] = {2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 (_ZERO_U8,) = constants(U8, 0)
 
 
 def _where(bits: NumpyDType) -> Body:
-    # b ^ (condition · (a ^ b)) on the bits: every value, NaN included, comes through unchanged, the output may be
-    # either value operand, and no branch depends on the data (a masked copy takes seven times as long on random masks).
-    def body(condition: Array, a: Array, b: Array, out: Array, true: Array, chosen: Array, differ: Array) -> None:
+    # b ^ (condition · (a ^ b)) on the bits: every value, NaN included, comes through unchanged, the output
+    # may be either value operand, and no branch depends on the data (a masked copy takes seven times as long
+    # on random masks).
+    def body(
+        condition: Array, a: Array, b: Array, out: Array, true: Array, chosen: Array, differ: Array
+    ) -> None:
         right = b.view(bits)
         np.not_equal(condition, _ZERO_U8, true)
         chosen[...] = true
@@ -241,7 +247,9 @@ def _where(bits: NumpyDType) -> Body:
 # --- clamp and relu: one ufunc with limits between the operands -------------------------------------------------------
 
 
-def _clamped(op: OpKind, dtype: DType, takes: type[Any], limits: Callable[[Any], tuple[float, float]]) -> HostKernel:
+def _clamped(
+    op: OpKind, dtype: DType, takes: type[Any], limits: Callable[[Any], tuple[float, float]]
+) -> HostKernel:
     """Return the kernel that limits each element to `limits(params)`; NaN stays."""
     own = dtype.require_np()
     half = dtype in HALVES
@@ -269,7 +277,9 @@ def _clamped(op: OpKind, dtype: DType, takes: type[Any], limits: Callable[[Any],
 
 def _clamp_limits(params: ClampParams) -> tuple[float, float]:
     if params.min > params.max:
-        raise KernelArgumentError(OpKind.ClampElementwise.value, "min", params.min, f"at most max, {params.max}")
+        raise KernelArgumentError(
+            OpKind.ClampElementwise.value, "min", params.min, f"at most max, {params.max}"
+        )
     return params.min, params.max
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,8 @@ def _index_select(
 ) -> Bound:
     """Entries of inputs[0] along one axis in the order of the rank-1 index inputs[1].
 
-    `IndexOutOfRange` when it runs, before anything is written. A source that is not row-major is picked from in place,
-    by an indexing expression that makes the result once and copies it.
+    `IndexOutOfRange` when it runs, before anything is written. A source that is not row-major is picked from
+    in place, by an indexing expression that makes the result once and copies it.
     """
     source, index = inputs
     axis, op = params.axis, OpKind.IndexSelect.value
@@ -34,7 +35,7 @@ def _index_select(
     if output.shape != wanted:
         raise KernelArgumentError(op, "the output's shape", output.shape, wanted)
     limit = source.shape[axis]
-    before = (slice(None),) * axis
+    before: tuple[Any, ...] = (slice(None),) * axis
     positions = np.ndarray(index.shape, POSITION, scratch[0])
 
     def select(source: Array, index: Array, output: Array) -> None:
@@ -44,7 +45,8 @@ def _index_select(
             if highest >= limit:
                 raise IndexOutOfRange(op, highest, limit)
         if source.flags.c_contiguous:
-            # "clip" never clips here; it lets numpy write where it is told, while "raise" goes through a copy.
+            # "clip" never clips here; it lets numpy write where it is told, while "raise" goes through a
+            # copy.
             source.take(positions, axis, output, "clip")
         else:
             output[...] = source[(*before, positions)]

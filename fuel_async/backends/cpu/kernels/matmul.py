@@ -1,10 +1,11 @@
 """Matrix products over batches, by numpy's `matmul` (BLAS), which reads transposed operands in place.
 
-Each batch dimension of the left equals the right's or is a multiple of it; then consecutive batches of the left share
-one of the right (grouped query heads). Nothing is copied for that: batches that share a right operand become rows of
-one larger product where the left is row-major, and a broadcast view where it is not. An operand that BLAS cannot read
-(reversed, or with a step in both of its last axes) is copied to memory of the bound call's own. Half types are
-widened to float32 whole, and the product narrowed once. All `m` rows are computed, whatever `m_compute` asks for.
+Each batch dimension of the left equals the right's or is a multiple of it; then consecutive batches of the
+left share one of the right (grouped query heads). Nothing is copied for that: batches that share a right
+operand become rows of one larger product where the left is row-major, and a broadcast view where it is not.
+An operand that BLAS cannot read (reversed, or with a step in both of its last axes) is copied to memory of
+the bound call's own. Half types are widened to float32 whole, and the product narrowed once. All `m` rows are
+computed, whatever `m_compute` asks for.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def _check(left: Shape, right: Shape, output: Shape, params: MatmulParams) -> No
         (*batches[1], params.k, params.n),
         (*batches[0], params.m, params.n),
     )
-    for name, got, right_shape in zip(("left", "right", "output"), (left, right, output), wanted, strict=True):
+    for name, got, right_shape in zip(
+        ("left", "right", "output"), (left, right, output), wanted, strict=True
+    ):
         if got != right_shape:
             raise KernelArgumentError(op, f"the shape of the {name} operand", got, right_shape)
 
@@ -43,7 +46,9 @@ def _serves(left: int, right: int) -> bool:
 
 
 def product(params: MatmulParams) -> Product:
-    """Return the call that multiplies two operands of one float type into a third, in the cheapest grouping."""
+    """Return the call that multiplies two operands of one float type into a third, in the cheapest
+    grouping.
+    """
     left_batch, right_batch, m, n, k = (
         params.lhs_batch_dims, params.rhs_batch_dims, params.m, params.n, params.k,
     )  # fmt: skip
@@ -51,7 +56,9 @@ def product(params: MatmulParams) -> Product:
         return np.matmul
     batch, rows = _merged(left_batch, right_batch, m)
     # The left's batches split as (right's batch, share), the right's with a 1 for the share.
-    split = [(right, left // right if right else 1) for left, right in zip(left_batch, right_batch, strict=True)]
+    split = [
+        (right, left // right if right else 1) for left, right in zip(left_batch, right_batch, strict=True)
+    ]
     outer = tuple(size for pair in split for size in pair)
     shared = tuple(size for right, _ in split for size in (right, 1))
     outer_merged = tuple(size for pair in batch for size in pair)
@@ -76,7 +83,9 @@ def product(params: MatmulParams) -> Product:
 
 def _merged(left_batch: Shape, right_batch: Shape, m: int) -> tuple[list[tuple[int, int]], int]:
     """Batch pairs (right's size, share) after trailing shares became rows, and the number of those rows."""
-    pairs = [(right, left // right if right else 1) for left, right in zip(left_batch, right_batch, strict=True)]
+    pairs = [
+        (right, left // right if right else 1) for left, right in zip(left_batch, right_batch, strict=True)
+    ]
     while pairs:
         right, share = pairs.pop()
         m *= share
@@ -123,7 +132,9 @@ def _matmul(inputs: Sequence[Array], output: Array, params: MatmulParams, scratc
     return call, (left, right, output)
 
 
-def _wide_matmul(inputs: Sequence[Array], output: Array, params: MatmulParams, scratch: Sequence[Array]) -> Bound:
+def _wide_matmul(
+    inputs: Sequence[Array], output: Array, params: MatmulParams, scratch: Sequence[Array]
+) -> Bound:
     left, right = inputs
     _check(left.shape, right.shape, output.shape, params)
     call = product(params)

@@ -1,8 +1,8 @@
 """Kernels that move elements without computing: copy (strided to row-major), cast, concat.
 
-Casts convert as numpy's `astype` does: floats to integers towards zero, where a value that the integer type cannot hold
-(NaN and infinities included) gives what the processor gives; integers wrap; to narrower floats round half-to-even, and
-what is too large becomes infinity, in f8e4m3 NaN.
+Casts convert as numpy's `astype` does: floats to integers towards zero, where a value that the integer type
+cannot hold (NaN and infinities included) gives what the processor gives; integers wrap; to narrower floats
+round half-to-even, and what is too large becomes infinity, in f8e4m3 NaN.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def _concat(inputs: Sequence[Array], output: Array, params: ConcatParams, scratc
     for position, operand in enumerate(inputs):
         rest = (*operand.shape[:axis], shape[axis], *operand.shape[axis + 1 :])
         if operand.ndim != len(shape) or rest != shape:
-            raise KernelArgumentError(op, f"the shape of input {position}", operand.shape, f"{shape} but for axis {axis}")
+            raise KernelArgumentError(
+                op, f"the shape of input {position}", operand.shape, f"{shape} but for axis {axis}"
+            )
     total = sum(operand.shape[axis] for operand in inputs)
     if total != shape[axis]:
         raise KernelArgumentError(op, f"the inputs' size along axis {axis}", total, shape[axis])

@@ -1,8 +1,9 @@
-"""Kernels that normalise each row along the last axis: softmax and layer normalisation (without scale and shift).
+"""Kernels that normalise each row along the last axis: softmax and layer normalisation (without scale and
+shift).
 
-Rows are processed in blocks that stay in the cache. Two primitives replace numpy's own row reductions, whose price is
-a call a row: the row maximum is found by `argmax` and `take`, sums by `vecdot` with ones (BLAS dot products: several
-float32 accumulators a row, no slower at adding the squares of layer_norm).
+Rows are processed in blocks that stay in the cache. Two primitives replace numpy's own row reductions, whose
+price is a call a row: the row maximum is found by `argmax` and `take`, sums by `vecdot` with ones (BLAS dot
+products: several float32 accumulators a row, no slower at adding the squares of layer_norm).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ POSITION = np.dtype(np.intp)
 
 #: A block's function of (input block, output block), made once for each shape of a block.
 BlockCall = Callable[[Array, Array], None]
-#: (shape of a block, params, row planes) -> its function. Row planes have the block's shape without the last axis.
+#: (shape of a block, params, row planes) -> its function. Row planes have the block's shape without the last
+#: axis.
 Maker = Callable[[Shape, Any, tuple[Array, ...]], BlockCall]
 
 
@@ -41,7 +43,7 @@ def _softmax(part: Shape, params: SoftmaxLastDimParams, planes: tuple[Array, ...
     extent, found = planes
     column = extent[..., None]
     length = part[-1]
-    starts = np.arange(0, math.prod(part), length, POSITION).reshape(part[:-1])
+    starts = np.arange(0, math.prod(part), length, dtype=POSITION).reshape(part[:-1])
     ones = np.ones(length, extent.dtype)
 
     def softmax(x: Array, out: Array) -> None:
@@ -130,7 +132,9 @@ def _lifted(call: BlockCall, wide: Array) -> BlockCall:
     return lifted
 
 
-def _check(op: OpKind, source: Shape, output: Shape, params: SoftmaxLastDimParams | NormLastDimParams) -> None:
+def _check(
+    op: OpKind, source: Shape, output: Shape, params: SoftmaxLastDimParams | NormLastDimParams
+) -> None:
     if not source or source != output:
         raise KernelArgumentError(op.value, "the output's shape", output, f"{source}, of rank 1 or more")
     if source[-1] != params.last_dim:

@@ -1,14 +1,15 @@
 """Reductions over any axes: sum, mean, maximum, minimum.
 
-Sums are numpy's: pairwise along a contiguous axis, row by row along others. Half types accumulate in float32 and are
-narrowed once; their maxima and minima are exact as they are. No axes means a copy; the sum of nothing is 0, its mean
-NaN, its maximum refused when the call is bound.
+Sums are numpy's: pairwise along a contiguous axis, row by row along others. Half types accumulate in float32
+and are narrowed once; their maxima and minima are exact as they are. No axes means a copy; the sum of nothing
+is 0, its mean NaN, its maximum refused when the call is bound.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from fuel_async.backends.cpu.kernels.blocks import Array, Bound, Shape, constant
 from fuel_async.dispatch import ReduceParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
+
+#: `(source, axes, dtype, output, keepdims)`, all by position, which is what is cheapest to call.
+_add_reduce: Callable[..., Any] = np.add.reduce
 
 
 def _check(op: OpKind, source: Shape, output: Shape, params: ReduceParams) -> None:
@@ -34,7 +38,7 @@ def _check(op: OpKind, source: Shape, output: Shape, params: ReduceParams) -> No
 
 def _sum(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
     _check(OpKind.SumReduce, inputs[0].shape, output.shape, params)
-    return np.add.reduce, (inputs[0], params.dims, None, output, params.keepdim)
+    return _add_reduce, (inputs[0], params.dims, None, output, params.keepdim)
 
 
 def _mean(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
@@ -44,17 +48,21 @@ def _mean(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch:
     (count,) = constants(source.dtype, math.prod(source.shape[dim] for dim in dims))
 
     def mean(source: Array, output: Array) -> None:
-        np.add.reduce(source, dims, None, output, keepdim)
+        _add_reduce(source, dims, None, output, keepdim)
         np.divide(output, count, output)
 
     return mean, (source, output)
 
 
-def _wide_sum(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
+def _wide_sum(
+    inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]
+) -> Bound:
     return _in_float32(OpKind.SumReduce, inputs[0], output, params, scratch[0], mean=False)
 
 
-def _wide_mean(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
+def _wide_mean(
+    inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]
+) -> Bound:
     return _in_float32(OpKind.MeanReduce, inputs[0], output, params, scratch[0], mean=True)
 
 
@@ -67,7 +75,7 @@ def _in_float32(
     (count,) = constants(F32, math.prod(source.shape[dim] for dim in dims) if mean else 1)
 
     def reduce(source: Array, output: Array) -> None:
-        np.add.reduce(source, dims, F32, total, keepdim)
+        _add_reduce(source, dims, F32, total, keepdim)
         np.divide(total, count, total)
         output[...] = total
 
@@ -83,7 +91,9 @@ def _extreme(op: OpKind, ufunc: np.ufunc, dtype: DType) -> HostKernel:
         shape = inputs[0].shape
         _check(op, shape, output.shape, params)
         if any(shape[dim] == 0 for dim in params.dims):
-            raise KernelArgumentError(op.value, f"the size of the axes {params.dims} of {shape}", 0, "at least 1")
+            raise KernelArgumentError(
+                op.value, f"the size of the axes {params.dims} of {shape}", 0, "at least 1"
+            )
         return ufunc.reduce, (inputs[0], params.dims, None, output, params.keepdim)
 
     return HostKernel(op, (dtype, dtype), rule, ReduceParams)

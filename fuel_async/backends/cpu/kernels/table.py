@@ -57,4 +57,8 @@ def revision_hash(source: str) -> int:
 
 
 def _source(module: ModuleType) -> str:
-    return inspect.getsource(module)
+    """The text of a module; its name alone where no source is installed."""
+    try:
+        return inspect.getsource(module)
+    except OSError:
+        return module.__name__

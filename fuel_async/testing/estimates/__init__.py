@@ -1,0 +1,47 @@
+"""How each op is computed plainly, in float64, with a bound on how far a correct executor may be off.
+
+An `Estimate` is a value, rounded to its dtype, and for each element the largest difference that two executors
+may show which both compute every node within a few units in the last place of its dtype. The bound follows
+the data through the graph: sums add bounds, products multiply them by the other factor, and a step or a
+comparison whose operands lie within their bounds of the jump gets the height of the jump. So tests need no
+tolerance of their own, and a graph with discontinuous ops is compared wherever its values are determined.
+
+Nothing here uses the project's kernels. `RULES` holds one rule for each op that is not a leaf.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fuel_async.ir import DType
+from fuel_async.testing.estimates.bounds import Array, Estimate, Node, Operand, Rule, precision_of
+from fuel_async.testing.estimates.elementwise import ELEMENTWISE
+from fuel_async.testing.estimates.folds import FOLDS, MOVES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+RULES: Mapping[str, Rule] = {**ELEMENTWISE, **FOLDS, **MOVES}
+
+
+def estimate(
+    name: str, attrs: Any, shape: tuple[int, ...], dtype: DType, operands: Sequence[Estimate]
+) -> Estimate:
+    """Compute one node. `shape` and `attrs` have their symbols bound."""
+    computed_in = DType.F32 if dtype.bits < 32 else dtype
+    node = Node(attrs, shape, dtype, precision_of(dtype), precision_of(computed_in))
+    wide = [Operand(_widen(operand.value), operand.error) for operand in operands]
+    with np.errstate(all="ignore"):
+        x, e = RULES[name](node, wide)
+        e = np.asarray(e, np.float64)
+        if np.isnan(e).any():  # undetermined where the operands are not exact
+            inexact = any(bool(operand.error.any()) for operand in operands)
+            e = np.where(np.isnan(e), math.inf if inexact else 0.0, e)
+        return Estimate(np.asarray(x).astype(dtype.require_np()), np.broadcast_to(e, shape))
+
+
+def _widen(value: Array) -> Array:
+    return value if value.dtype.kind in "iu" else value.astype(np.float64)
