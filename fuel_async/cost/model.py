@@ -7,8 +7,10 @@ measured speeds.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from fuel_async.ir import CostEstimate
+if TYPE_CHECKING:
+    from fuel_async.ir import CostEstimate
 
 #: What is assumed of a device that advertises no usable speed: the host's priors.
 PRIOR_FLOPS_PER_NS, PRIOR_BYTES_PER_NS = 1.0, 4.0

@@ -36,6 +36,7 @@ from fuel_async.dispatch.params import PowIParams as PowIParams
 from fuel_async.dispatch.params import ReduceParams as ReduceParams
 from fuel_async.dispatch.params import SoftmaxLastDimParams as SoftmaxLastDimParams
 from fuel_async.dispatch.program import BINDABLE as BINDABLE
+from fuel_async.dispatch.program import KernelCall as KernelCall
 from fuel_async.dispatch.program import LaneProgram as LaneProgram
 from fuel_async.dispatch.program import SlotClass as SlotClass
 from fuel_async.dispatch.program import SlotTable as SlotTable

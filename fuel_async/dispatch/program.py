@@ -52,28 +52,43 @@ class SlotTable:
         return len(self.classes)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelCall:
+    """Everything about a call that follows from op, parameters and operand types. One object for all equal calls."""
+
+    kernel: KernelRef
+    params: OpParams
+    #: Number of inputs; the output follows them in a row, then scratch.
+    arity: int
+    cost_ns: int
+    #: The output may take the bytes of an input that dies with the call.
+    in_place: bool = False
+    #: The kernel reads inputs through their strides.
+    strided: bool = False
+    scratch_nbytes: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class LaneProgram:
     """The kernels of one region in order, in columns of one entry a kernel."""
 
     graph: FrozenGraph
     slots: SlotTable
-    #: The graph node that each kernel computes.
+    #: The graph node that each call computes.
     nodes: Sequence[int]
-    kernels: Sequence[KernelRef]
-    params: Sequence[OpParams]
+    calls: Sequence[KernelCall]
     #: Slots of inputs, then of the output, then of scratch.
     rows: Sequence[tuple[int, ...]]
-    #: Number of inputs of each row; the output follows them.
-    arities: Sequence[int]
-    costs_ns: Sequence[int]
     #: Places in the plan's ports that this program reads or writes: what a submission must give, by class.
     ports: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     predicted_ns: int
     arena_nbytes: int
 
     def __len__(self) -> int:
-        return len(self.nodes)
+        return len(self.calls)
+
+    def __repr__(self) -> str:
+        return f"<LaneProgram of {self.graph.name!r}: {len(self)} kernels>"
 
     @property
     def feeds(self) -> tuple[int, ...]:

@@ -9,8 +9,8 @@ operand types) is resolved once: kernel, parameters, price, scratch. Nothing is 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fuel_async.cost import Rates
@@ -18,8 +18,7 @@ from fuel_async.dispatch import (
     BackendCapabilities,
     BindingEntry,
     KernelBindingTable,
-    KernelRef,
-    OpParams,
+    KernelCall,
     SlotClass,
     derive_params,
     kernel_dtypes,
@@ -58,40 +57,48 @@ class Target:
     precision: PrecisionGuarantee | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Resolved:
-    """Everything about a kernel call that follows from op, parameters and operand types."""
-
-    kernel: KernelRef
-    params: OpParams
-    cost_ns: int
-    in_place: bool
-    strided: bool
-    scratch_nbytes: tuple[int, ...]
-
-
-@dataclass(slots=True, eq=False)
 class Rows:
-    """The lowered graph in columns: one entry a kernel call, in an order in which producers precede consumers."""
+    """The lowered graph in columns: one entry a kernel call, in an order in which producers precede consumers.
 
-    graph: FrozenGraph
-    nodes: array[int] = field(default_factory=lambda: array("i"))
-    resolved: list[Resolved] = field(default_factory=list)
-    #: Input slots, then the output slot.
-    slots: list[tuple[int, ...]] = field(default_factory=list)
-    #: Rows whose results this row reads, without repeats.
-    preds: list[tuple[int, ...]] = field(default_factory=list)
-    # --- by slot ---
-    classes: array[int] = field(default_factory=lambda: array("b"))
-    places: array[int] = field(default_factory=lambda: array("q"))
-    types: list[TensorType] = field(default_factory=list)
-    layouts: list[Layout | None] = field(default_factory=list)
-    #: The slot whose bytes this slot shows: itself unless it is a view.
-    bases: array[int] = field(default_factory=lambda: array("i"))
-    #: The row that writes the slot's bytes, -1 when they come from outside. By base slot.
-    writers: array[int] = field(default_factory=lambda: array("i"))
+    The slot of a node's own value has the node's number; slots that lowering adds (copies, scratch) follow. Columns by
+    slot are plain sequences, filled at once: a graph of 10^5 nodes makes no object a node.
+    """
 
-    def slot(self, cls: SlotClass, place: int, kind: TensorType, writer: int = -1) -> int:
+    __slots__ = (
+        "bases",
+        "calls",
+        "classes",
+        "graph",
+        "layouts",
+        "nodes",
+        "places",
+        "preds",
+        "slots",
+        "types",
+        "writers",
+    )
+
+    def __init__(self, graph: FrozenGraph) -> None:
+        count = len(graph)
+        self.graph = graph
+        # --- by row ---
+        self.nodes: array[int] = array("i")
+        self.calls: list[KernelCall] = []
+        #: Input slots, then the output slot.
+        self.slots: list[tuple[int, ...]] = []
+        #: Rows whose results this row reads, without repeats.
+        self.preds: list[tuple[int, ...]] = []
+        # --- by slot ---
+        self.classes = bytearray([SlotClass.TEMPORARY]) * count
+        self.places: array[int] = array("q", [-1]) * count
+        self.types: list[TensorType] = list(graph.types)
+        self.layouts: list[Layout | None] = [None] * count
+        #: The slot whose bytes this slot shows: itself unless it is a view.
+        self.bases: array[int] = array("i", range(count))
+        #: The row that writes the slot's bytes, -1 when they come from outside. By base slot.
+        self.writers: array[int] = array("i", [-1]) * count
+
+    def slot(self, cls: SlotClass, place: int, kind: TensorType) -> int:
         """Add a slot that owns its bytes."""
         number = len(self.types)
         self.classes.append(cls)
@@ -99,37 +106,34 @@ class Rows:
         self.types.append(kind)
         self.layouts.append(None)
         self.bases.append(number)
-        self.writers.append(writer)
+        self.writers.append(-1)
         return number
 
-    def view(self, base: int, layout: Layout, kind: TensorType) -> int:
-        """Add a slot that shows the bytes of another one."""
-        number = len(self.types)
-        self.classes.append(self.classes[base])
-        self.places.append(self.places[base])
-        self.types.append(kind)
-        self.layouts.append(layout)
-        self.bases.append(base)
-        self.writers.append(self.writers[base])
-        return number
+    def show(self, slot: int, base: int, layout: Layout) -> None:
+        """Make a node's slot a view of another slot's bytes."""
+        self.classes[slot], self.places[slot] = self.classes[base], self.places[base]
+        self.layouts[slot], self.bases[slot] = layout, base
 
-    def row(self, node: int, resolved: Resolved, inputs: list[int], output: int) -> int:
+    def row(self, node: int, call: KernelCall, inputs: tuple[int, ...], output: int) -> None:
         """Add a kernel call that writes the slot `output`."""
-        number = len(self.resolved)
         writers, bases = self.writers, self.bases
+        first = writers[bases[inputs[0]]]
+        preds: tuple[int, ...]
         if len(inputs) == 1:
-            pred = writers[bases[inputs[0]]]
-            self.preds.append((pred,) if pred >= 0 else ())
+            preds = (first,) if first >= 0 else ()
+        elif len(inputs) == 2:
+            second = writers[bases[inputs[1]]]
+            if second < 0 or second == first:
+                preds = (first,) if first >= 0 else ()
+            else:
+                preds = (first, second) if first >= 0 else (second,)
         else:
-            found = {writers[bases[slot]] for slot in inputs}
-            found.discard(-1)
-            self.preds.append(tuple(found))
-        writers[output] = number
+            preds = tuple({writers[bases[slot]] for slot in inputs} - {-1})
+        self.preds.append(preds)
+        writers[output] = len(self.calls)
         self.nodes.append(node)
-        self.resolved.append(resolved)
-        inputs.append(output)
-        self.slots.append(tuple(inputs))
-        return number
+        self.calls.append(call)
+        self.slots.append((*inputs, output))
 
 
 def lower(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) -> Rows:
@@ -138,110 +142,118 @@ def lower(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) -> R
 
 
 class _Lowering:
-    """One pass over the nodes; `slot_of` maps each node to the slot that holds or shows its value."""
+    """One pass over the nodes."""
 
     def __init__(self, graph: FrozenGraph, target: Target) -> None:
         self.graph, self.target, self.rows = graph, target, Rows(graph)
-        self.slot_of = [-1] * len(graph)
-        self.memo: dict[tuple[object, ...], Resolved] = {}
-        self.readers = self._readers()
-        #: Nodes that a kernel may write where the caller will receive them, with their output's index.
-        self.direct = self._direct_outputs()
+        #: Slots that stand in for a node's own: copies.
+        self.instead: dict[int, int] = {}
+        self.memo: dict[tuple[object, ...], KernelCall] = {}
 
-    def _readers(self) -> list[int]:
-        readers = [0] * len(self.graph)
-        for args in self.graph.args:
-            for arg in args:
-                readers[arg] += 1
-        return readers
+    def run(self, breathe: Breathe) -> Rows:
+        graph, rows, memo, instead = self.graph, self.rows, self.memo, self.instead
+        types, attrs = graph.types, graph.attrs
+        kernel, view = Form.KERNEL, Form.VIEW
+        direct = self._direct_outputs()
+        self._leaves()
+        for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
+            form = op.form
+            if form is kernel:
+                kind = types[node]
+                if len(args) == 2:
+                    left, right = args
+                    key: tuple[object, ...] = (op, attrs[node], kind, types[left], types[right])
+                else:
+                    key = (op, attrs[node], kind, *[types[arg] for arg in args])
+                call = memo.get(key)
+                if call is None:
+                    call = memo[key] = self._resolve(node, op, attrs[node], [types[a] for a in args], kind)
+                inputs = args
+                if instead and not instead.keys().isdisjoint(args):
+                    inputs = tuple([instead.get(arg, arg) for arg in args])
+                if not call.strided:
+                    inputs = tuple([self._dense(node, slot) for slot in inputs])
+                if node in direct:
+                    rows.classes[node], rows.places[node] = SlotClass.OUTPUT, direct[node]
+                rows.row(node, call, inputs, node)
+            elif form is view:
+                self._view(node, op, instead.get(args[0], args[0]))
+            if not node & 63:
+                breathe()
+        for index, node in enumerate(graph.outputs.values()):
+            if node not in direct:
+                self._copy(node, instead.get(node, node), rows.slot(SlotClass.OUTPUT, index, types[node]))
+        return rows
 
     def _direct_outputs(self) -> dict[int, int]:
+        """Nodes that a kernel may write where the caller will receive them, with their output's index."""
         nodes = list(self.graph.outputs.values())
+        readers = self._readers(frozenset(nodes))
         return {
             node: index
             for index, node in enumerate(nodes)
             if self.graph.ops[node].form is Form.KERNEL
             and nodes.count(node) == 1
-            and self.readers[node] <= COPIED_OUTPUT_READERS
+            and readers[node] <= COPIED_OUTPUT_READERS
         }
 
-    def run(self, breathe: Breathe) -> Rows:
-        graph, rows, slot_of, memo = self.graph, self.rows, self.slot_of, self.memo
-        types, attrs, direct = graph.types, graph.attrs, self.direct
-        self._leaves()
-        for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
-            if op.form is Form.KERNEL:
-                kind = types[node]
-                key = (op, attrs[node], kind, *[types[arg] for arg in args])
-                resolved = memo.get(key)
-                if resolved is None:
-                    resolved = memo[key] = self._resolve(node, op, attrs[node], [types[a] for a in args], kind)
-                inputs = [slot_of[arg] for arg in args]
-                if not resolved.strided:
-                    inputs = [self._dense(node, slot) for slot in inputs]
-                if node in direct:
-                    output = rows.slot(SlotClass.OUTPUT, direct[node], kind)
-                else:
-                    output = rows.slot(SlotClass.TEMPORARY, -1, kind)
-                slot_of[node] = output
-                rows.row(node, resolved, inputs, output)
-            elif op.form is Form.VIEW:
-                slot_of[node] = self._view(node, op, args[0])
-            if not node & 63:
-                breathe()
-        self._copied_outputs()
-        return rows
+    def _readers(self, nodes: Collection[int]) -> dict[int, int]:
+        """How many operands each of `nodes` is."""
+        counts = dict.fromkeys(nodes, 0)
+        for args in self.graph.args:
+            for arg in args:
+                if arg in counts:
+                    counts[arg] += 1
+        return counts
 
     def _leaves(self) -> None:
         graph, rows = self.graph, self.rows
+        readers = self._readers(graph.inputs.values())
         for index, node in enumerate(graph.constants):
-            self.slot_of[node] = rows.slot(SlotClass.CONSTANT, index, graph.types[node])
+            rows.classes[node], rows.places[node] = SlotClass.CONSTANT, index
         for index, node in enumerate(graph.inputs.values()):
-            kind = graph.types[node]
-            slot = rows.slot(SlotClass.FEED, index, kind)
-            if self.readers[node] > COPIED_FEED_READERS and kind.nbytes <= COPIED_FEED_NBYTES:
-                slot = self._copy(node, slot)
-            self.slot_of[node] = slot
+            rows.classes[node], rows.places[node] = SlotClass.FEED, index
+            if readers[node] > COPIED_FEED_READERS and graph.types[node].nbytes <= COPIED_FEED_NBYTES:
+                self.instead[node] = self._temporary(node, node)
 
-    def _view(self, node: int, op: OpSpec, arg: int) -> int:
-        rows, kind, slot = self.rows, self.graph.types[node], self.slot_of[arg]
+    def _view(self, node: int, op: OpSpec, slot: int) -> None:
+        rows, kind = self.rows, self.graph.types[node]
         layout = rows.layouts[slot] or Layout.contiguous(_sizes(rows.types[slot]))
         assert op.view is not None  # the form says so
-        shown = op.view(layout, self.graph.attrs[node], _sizes(kind))
+        try:
+            shown = op.view(layout, self.graph.attrs[node], _sizes(kind))
+        except FuelError as error:
+            error.add_note(f"for {self.graph.describe(node)}")
+            raise
         if shown is None:
-            slot = self._copy(node, slot)
-            if rows.types[slot].shape == kind.shape:
-                return slot
+            slot = self._temporary(node, slot)
             shown = Layout.contiguous(_sizes(kind))
-        return rows.view(rows.bases[slot], shown, kind)
+        rows.show(node, rows.bases[slot], shown)
 
     def _dense(self, node: int, slot: int) -> int:
         """The slot itself when it is row-major, else a copy of it for a kernel that reads no strides."""
         layout = self.rows.layouts[slot]
         if layout is None or (layout.is_contiguous and not layout.offset):
             return slot
-        return self._copy(node, slot)
+        return self._temporary(node, slot)
 
-    def _copy(self, node: int, slot: int, output: int | None = None) -> int:
-        """Add a copy of what `slot` shows, into a temporary or into the given output; return its slot."""
-        rows, kind = self.rows, self.rows.types[slot]
-        key = (_COPY, None, kind, kind)
-        resolved = self.memo.get(key)
-        if resolved is None:
-            resolved = self.memo[key] = self._resolve(node, _COPY, None, [kind], kind)
-        cls = SlotClass.TEMPORARY if output is None else SlotClass.OUTPUT
-        made = rows.slot(cls, -1 if output is None else output, kind)
-        rows.row(node, resolved, [slot], made)
+    def _temporary(self, node: int, slot: int) -> int:
+        """A row-major copy of what `slot` shows; its slot."""
+        made = self.rows.slot(SlotClass.TEMPORARY, -1, self.rows.types[slot])
+        self._copy(node, slot, made)
         return made
 
-    def _copied_outputs(self) -> None:
-        for index, node in enumerate(self.graph.outputs.values()):
-            if node not in self.direct:
-                self._copy(node, self.slot_of[node], output=index)
+    def _copy(self, node: int, slot: int, output: int) -> None:
+        kind = self.rows.types[slot]
+        key = (_COPY, None, kind, kind)
+        call = self.memo.get(key)
+        if call is None:
+            call = self.memo[key] = self._resolve(node, _COPY, None, [kind], kind)
+        self.rows.row(node, call, (slot,), output)
 
     def _resolve(
         self, node: int, op: OpSpec, attrs: Any, inputs: Sequence[TensorType], output: TensorType
-    ) -> Resolved:
+    ) -> KernelCall:
         target = self.target
         assert op.kind is not None  # the form says so
         dtypes = kernel_dtypes(op, inputs, output)
@@ -249,13 +261,13 @@ class _Lowering:
             entry = _pick(target, op, dtypes)
             params = derive_params(op, attrs, inputs, output)
             scratch: Callable[..., tuple[int, ...]] | None = getattr(entry.kernel, "scratch_nbytes", None)
-            return Resolved(
+            shapes = [_sizes(kind) for kind in (*inputs, output)]
+            estimate = entry.cost(shapes, dtypes, params, target.capabilities)
+            return KernelCall(
                 kernel=entry.kernel,
                 params=params,
-                cost_ns=target.rates.predict_ns(
-                    op.kind,
-                    entry.cost([_sizes(t) for t in (*inputs, output)], dtypes, params, target.capabilities),
-                ),
+                arity=len(inputs),
+                cost_ns=target.rates.predict_ns(op.kind, estimate),
                 in_place=entry.caps.in_place,
                 strided=entry.caps.strided_input,
                 scratch_nbytes=() if scratch is None else scratch(params, inputs, (output,)),

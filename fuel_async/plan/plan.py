@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fuel_async.dispatch import BINDABLE, LaneProgram, SlotClass, SlotTable
 from fuel_async.ir import Breathe, FrozenGraph, TensorType, no_breath
 from fuel_async.plan.lower import Rows, Target, lower
-from fuel_async.plan.memory import assign_offsets
+from fuel_async.plan.memory import Arena, assign_offsets
 from fuel_async.plan.regions import Cut, cut
 
 
@@ -61,12 +61,12 @@ class Plan:
 def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) -> Plan:
     """Plan `graph`, whose symbols are bound, for `target`. `NoBackendForOp` when a node has no kernel there."""
     rows = lower(graph, target, breathe)
-    costs = array("q", [resolved.cost_ns for resolved in rows.resolved])
+    costs = array("q", [call.cost_ns for call in rows.calls])
     regions = cut(costs, rows.preds, _output_rows(rows), breathe)
     order = sorted(range(len(costs)), key=regions.region_of.__getitem__) if regions.count > 1 else range(len(costs))
     arena = assign_offsets(rows, order, regions.region_of, _before(regions), breathe)
     slots = SlotTable(rows.classes, rows.places, rows.types, rows.layouts)
-    programs = _programs(rows, regions, order, costs, slots, arena.scratch, arena.nbytes, breathe)
+    programs = _programs(rows, regions, order, costs, slots, arena, breathe)
     dependents: list[list[int]] = [[] for _ in programs]
     for number, needs in enumerate(regions.needs):
         for need in needs:
@@ -112,45 +112,54 @@ def _programs(
     order: Sequence[int],
     costs: array[int],
     slots: SlotTable,
-    scratch: dict[int, tuple[int, ...]],
-    arena_nbytes: int,
+    arena: Arena,
     breathe: Breathe,
 ) -> list[LaneProgram]:
-    bindable = {int(cls) for cls in BINDABLE}
     programs: list[LaneProgram] = []
-    classes, places, region_of = rows.classes, rows.places, regions.region_of
+    region_of, scratch, canonical = regions.region_of, arena.scratch, arena.canonical
+    given = _given_slots(rows)
     start = 0
     while start < len(order):
         region, end = region_of[order[start]], start
         table: list[tuple[int, ...]] = []
-        ports: dict[int, set[int]] = {cls: set() for cls in bindable}
+        met: set[int] = set()
         while end < len(order) and region_of[order[end]] == region:
             row = order[end]
             entry = rows.slots[row]
-            for slot in entry:
-                if classes[slot] in bindable:
-                    ports[classes[slot]].add(places[slot])
+            if not given.isdisjoint(entry):
+                met.update(given.intersection(entry))
+            entry = tuple([canonical[slot] for slot in entry])
             table.append(entry + scratch[row] if row in scratch else entry)
             end += 1
             if not end & 63:
                 breathe()
         part = order[start:end]
-        resolved = [rows.resolved[row] for row in part]
-        own = array("q", [costs[row] for row in part])
         programs.append(
             LaneProgram(
                 graph=rows.graph,
                 slots=slots,
                 nodes=array("i", [rows.nodes[row] for row in part]),
-                kernels=[r.kernel for r in resolved],
-                params=[r.params for r in resolved],
+                calls=[rows.calls[row] for row in part],
                 rows=table,
-                arities=bytearray([min(len(rows.slots[row]) - 1, 255) for row in part]),
-                costs_ns=own,
-                ports=tuple([tuple(sorted(ports[cls])) for cls in BINDABLE]),  # type: ignore[arg-type]
-                predicted_ns=sum(own),
-                arena_nbytes=arena_nbytes,
+                ports=_ports(rows, met),
+                predicted_ns=sum([costs[row] for row in part]),
+                arena_nbytes=arena.nbytes,
             )
         )
         start = end
     return programs
+
+
+def _given_slots(rows: Rows) -> frozenset[int]:
+    """The slots whose bytes each submission gives."""
+    bindable = frozenset(BINDABLE)
+    return frozenset(slot for slot, cls in enumerate(rows.classes) if cls in bindable)
+
+
+def _ports(rows: Rows, slots: set[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The places of the given slots by class, sorted."""
+    places: dict[int, set[int]] = {int(cls): set() for cls in BINDABLE}
+    for slot in slots:
+        places[rows.classes[slot]].add(rows.places[slot])
+    feeds, outputs, sessions, scalars = (tuple(sorted(places[cls])) for cls in BINDABLE)
+    return feeds, outputs, sessions, scalars

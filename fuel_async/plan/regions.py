@@ -143,10 +143,24 @@ class _Cutting:
         self.next_cluster = -2
 
     def run(self, breathe: Breathe) -> list[int]:
-        for row in range(len(self.costs_ns)):
-            self._assign(row)
+        place, spent, heavy, outputs = self.place, self.spent, self.branches.heavy_branches, self.outputs
+        for row, (cost, sources) in enumerate(zip(self.costs_ns, self.preds, strict=True)):
             if not row & 63:
                 breathe()
+            # The way of nearly all rows: what it reads is in one region, which is no heavy fork and has room.
+            if sources:
+                source = sources[0]
+                region = place[source]
+                if region >= 0 and spent[region] + cost <= LONGEST_NS:
+                    if len(sources) == 1:
+                        joins = heavy[source] < 2 and source not in outputs
+                    else:
+                        joins = len(sources) == 2 and place[sources[1]] == region
+                    if joins:
+                        place[row] = region
+                        spent[region] += cost
+                        continue
+            self._assign(row)
         last = len(self.spent) - 1
         for number in list(self.clusters):
             self._absorb(number, last if last >= 0 else self._open())

@@ -1,21 +1,32 @@
 """The seeds' dispatch of a single kernel: compile a node, execute it, and get the handle of its completion.
 
-`compile_node` is one table look-up; `execute_compiled` calls the kernel in place, or enqueues it on a lane, and returns
-at once. The walker (`runtime.pipelined`) is built from these two; lane programs do the same work in bulk.
+`compile_node` is one table look-up; `execute_compiled` calls the kernel in place, or enqueues it on a lane
+and returns at once. The walker (`runtime.pipelined`) is built from these two; lane programs do the same in
+bulk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fuel_async.dispatch import KernelBindingTable, KernelCaps, KernelDTypes, KernelRef, OpParams, kernel_dtypes
-from fuel_async.errors import InternalError, NoBackendForOp, Stopped
+from fuel_async.dispatch import (
+    KernelBindingTable,
+    KernelCaps,
+    KernelDTypes,
+    KernelRef,
+    OpParams,
+    kernel_dtypes,
+)
+from fuel_async.errors import InternalError, KernelArgumentError, NoBackendForOp, Stopped
 from fuel_async.ir import BackendId, DeviceLocation, DType, Form, FrozenGraph, Layout, OpKind
-from fuel_async.storage import Storage
 from fuel_async.streams import CompletionHandle, HostLane, StopFlag, Timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fuel_async.storage import Storage
 
 #: What a kernel of unknown length is taken to last when its lane is asked how much it holds.
 _UNKNOWN_NS = 1_000
@@ -43,7 +54,10 @@ class CompiledNode:
 def compile_node(
     op: OpKind, dtypes: KernelDTypes, backend: BackendId, op_params: OpParams, bindings: KernelBindingTable
 ) -> CompiledNode:
-    """Resolve the first kernel for dense operands. `NoBackendForOp` when there is none: no dtype or backend stands in."""
+    """Resolve the first kernel for dense operands: inputs' dtypes in order, then the output's.
+
+    `NoBackendForOp` when there is none: no other dtype or backend stands in.
+    """
     kernel, caps = bindings.lookup_with_caps(op, dtypes, backend)
     return CompiledNode(op, tuple(dtypes), backend, kernel, caps, op_params)
 
@@ -61,13 +75,14 @@ def execute_compiled(
 ) -> CompletionHandle:
     """Run a kernel over storages: inputs, then outputs in `layouts`. Synchronous; returns the handle.
 
-    Without a lane the kernel runs here and now, its error is raised, and the handle is ready. On a lane the handle is
-    pending, counts as in flight until it settles, and carries the error.
+    Without a lane the kernel runs here and now, its error is raised, and the handle is ready; all of `waits`
+    must be done. On a lane the handle is pending, counts as in flight until it settles, and carries the
+    error. Where one of `waits` failed the kernel does not run, and the error is that one's.
     """
-    call = _KernelCall(compiled, inputs, outputs, layouts)
+    call = _KernelCall(compiled, inputs, outputs, layouts, waits)
     if lane is not None:
         return lane.submit(call, waits=waits, node=node, stop=stop)
-    location = outputs[0].device
+    location = call.location
     started_ns = perf_counter_ns()
     call.execute()
     finished_ns = perf_counter_ns()
@@ -78,7 +93,7 @@ def execute_compiled(
 def dispatched_kernel_ident(
     graph: FrozenGraph, node: int, bindings: KernelBindingTable, backend: BackendId = BackendId.CPU
 ) -> tuple[str, int] | None:
-    """Return (kernel source, revision hash) of the kernel that would compute the node; None when none would."""
+    """Return (kernel source, revision hash) of the kernel that would compute the node; None if none would."""
     op = graph.ops[node]
     if op.form is not Form.KERNEL or op.kind is None:
         return None
@@ -91,9 +106,12 @@ def dispatched_kernel_ident(
 
 
 class _KernelCall:
-    """One kernel over storages, as a lane runs it."""
+    """One kernel over storages, as a lane runs it, if what it waits for succeeded.
 
-    __slots__ = ("_call", "location", "predicted_ns")
+    A lane keeps its own order, so it does not look at how earlier submissions to it ended; this does.
+    """
+
+    __slots__ = ("_call", "_waits", "location", "predicted_ns")
 
     def __init__(
         self,
@@ -101,11 +119,16 @@ class _KernelCall:
         inputs: Sequence[Storage],
         outputs: Sequence[Storage],
         layouts: Sequence[Layout],
+        waits: Sequence[CompletionHandle],
     ) -> None:
+        if not outputs:
+            raise KernelArgumentError(compiled.op.as_str(), "the number of outputs", 0, "at least 1")
+
         def call() -> None:
             compiled.kernel(inputs, outputs, layouts, compiled.op_params)
 
         self._call: Callable[[], None] = call
+        self._waits = tuple(waits)
         self.location: DeviceLocation = outputs[0].device
         self.predicted_ns = _UNKNOWN_NS
 
@@ -113,6 +136,8 @@ class _KernelCall:
         stop: StopFlag | None = bound[4] if bound else None
         if stop is not None and stop.stopped:
             raise Stopped
+        for wait in self._waits:
+            wait.result()
         if bound and bound[5] is not None:
             bound[5](True, _UNKNOWN_NS)
         self._call()

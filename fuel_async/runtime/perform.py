@@ -148,7 +148,7 @@ class Driver:
                 case Release():
                     del self.active[run.number]
                     delivered = not run.stop.stopped
-                    run.values = run.outputs = ()
+                    run.values, run.outputs = [], []
                     run.handles.clear()
                     self._released(run, delivered)
                 case _:

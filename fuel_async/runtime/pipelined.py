@@ -1,28 +1,42 @@
 """The walker: an asynchronous walk of the DAG that submits one kernel at a time, with one handle for each.
 
-It is the seeds' executor, and the oracle of the lane-program path: both must give the same bits. Identity of storages
-is part of its surface: views, a reshape or contiguize of row-major values, and repeated targets are the same `Storage`
-object; copies and kernels make a new one.
+It is the seeds' executor, and the oracle of the lane-program path: both must give the same bits. Identity of
+storages is part of its surface: views, a reshape or contiguize of row-major values, and repeated targets are
+the same `Storage` object; copies and kernels make a new one.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections import deque
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fuel_async.dispatch import OpParams, derive_params, kernel_dtypes
-from fuel_async.errors import FuelError, GraphError, KernelFailed, MissingInput
-from fuel_async.ir import BY_NAME, DType, Form, FrozenGraph, Graph, Layout, OpKind, Tensor, TensorType, freeze
+from fuel_async.errors import DeviceLost, ExecutorClosed, FeedError, GraphError, KernelFailed, MissingInput
+from fuel_async.ir import (
+    BY_NAME,
+    Breathe,
+    Form,
+    FrozenGraph,
+    Graph,
+    Layout,
+    OpSpec,
+    Snapshot,
+    Tensor,
+    TensorType,
+    freeze,
+)
 from fuel_async.registry import global_bindings
 from fuel_async.runtime import feeds as feed_rules
+from fuel_async.runtime.checkpoint import checkpoint
 from fuel_async.runtime.compiled import compile_node, execute_compiled
 from fuel_async.storage import Storage, alloc_cpu, from_array
 from fuel_async.streams import CompletionHandle, HostLane, LoopShare, StopFlag
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+
     from fuel_async.runtime.executor import Executor
 
 Target: TypeAlias = "Tensor | str | int"
@@ -30,6 +44,9 @@ Realized: TypeAlias = tuple[Storage, Layout]
 
 #: Kernels that the walk submits ahead of the lane.
 LOOKAHEAD = 64
+
+#: What one step costs the loop.
+_STEP_NS = 20_000
 
 _COPY = BY_NAME["copy"]
 
@@ -40,7 +57,9 @@ class PipelinedExecutor:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def realize(self, graph: Graph, target: Target, inputs: Mapping[str, Any] | None = None) -> Realized:
+    async def realize(
+        self, graph: Graph, target: Target, inputs: Mapping[str, Any] | None = None
+    ) -> Realized:
         """Compute one value: its storage and how it lies in it. See `realize_many`."""
         (realized,) = await self.realize_many(graph, [target], inputs)
         return realized
@@ -50,161 +69,210 @@ class PipelinedExecutor:
     ) -> list[Realized]:
         """Compute tensors (or outputs by name, or nodes by id) in the order asked for; shared parts once.
 
-        `inputs` gives arrays, or `Storage` objects, which are used as they are. `KernelFailed` names the node; kernels
-        behind it are stopped, and what the lane holds has ended before the error is raised.
+        `inputs` gives arrays by name, or `Storage` objects, which are used as they are; only those that the
+        targets need must be there. `MissingInput` and `FeedError` come before anything runs. `KernelFailed`
+        names the node; kernels that need it do not run. An error, and a cancellation, come out when the lane
+        is through with what it holds.
         """
-        if not targets:
+        nodes = [_index(graph, target) for target in targets]
+        if not nodes:
             return []
-        walk = Walking(graph, [_index(graph, target) for target in targets], inputs or {})
-        async with aclosing(walk.handles(await self.lane())) as handles:
+        walk, lane = await self.begin(graph.snapshot(), nodes, inputs or {})
+        async with aclosing(walk.handles(lane)) as handles:
             async for _ in handles:
                 pass
         return walk.realized()
 
-    async def lane(self) -> HostLane:
-        """Return the lane that walks use."""
-        engine = await self._executor.engine()
-        lane = engine.session.lanes[0]
+    async def begin(
+        self, graph: Snapshot, nodes: Sequence[int], inputs: Mapping[str, Any]
+    ) -> tuple[Walking, HostLane]:
+        """Make a walk to `nodes` ready, off the loop, and return it with the lane it is for."""
+        session = (await self._executor.engine()).session
+        lane = session.lanes[0]
         if not isinstance(lane, HostLane):
             raise GraphError("walk", f"the walker runs on host lanes, not on {lane.name}")
-        return lane
+        handle, call = session.call(lambda breathe: Walking(graph, nodes, inputs, breathe))
+        LoopShare.running().watch(session.worker)
+        await handle
+        return call.value, lane
 
 
 class Walking:
-    """One walk: the storages and layouts of the nodes met so far."""
+    """One walk: the storages and layouts of the nodes met so far and still needed."""
 
-    def __init__(self, graph: Graph, nodes: Sequence[int], inputs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, graph: Snapshot, nodes: Sequence[int], inputs: Mapping[str, Any], breathe: Breathe
+    ) -> None:
+        """Check the inputs and bind the symbols. A few microseconds a node, besides feeds that are copied."""
+        unknown = {name: "is not an input of the graph" for name in inputs if name not in graph.inputs}
+        if unknown:
+            raise FeedError(graph.name, unknown)
+        reached = _reached(graph, nodes, breathe)
         asked = {str(position): node for position, node in enumerate(nodes)}
-        frozen = freeze(replace(graph.snapshot(), outputs=asked))
-        arrays = {name: value for name, value in inputs.items() if not isinstance(value, Storage)}
-        given = {name: value for name, value in inputs.items() if isinstance(value, Storage)}
-        for name in frozen.inputs:
+        needed = {name: node for name, node in graph.inputs.items() if reached[node]}
+        frozen = freeze(replace(graph, inputs=needed, outputs=asked), breathe)
+        for name, node in frozen.inputs.items():
             if name not in inputs:
-                raise MissingInput(frozen.describe(frozen.inputs[name]))
-        sizes = dict(feed_rules.symbol_sizes(frozen, arrays)) if frozen.symbols else {}
-        self.graph: FrozenGraph = frozen.bind(sizes)
-        self.targets = list(frozen.outputs.values())
-        self.storages: dict[int, Storage] = {}
-        self.layouts: dict[int, Layout] = {}
-        self._leaves(arrays, given, sizes)
-
-    def _leaves(self, arrays: Mapping[str, Any], given: Mapping[str, Storage], sizes: Mapping[str, int]) -> None:
-        problems = {
-            name: problem
-            for name, problem in feed_rules.check(self.graph, arrays, sizes).items()
-            if name not in given
+                raise MissingInput(frozen.describe(node))
+        given = {name: inputs[name] for name in frozen.inputs}
+        arrays = {name: value for name, value in given.items() if not isinstance(value, Storage)}
+        shapeless = {
+            name: "is a Storage, which has no shape to bind symbols with; give an array"
+            for name in given.keys() - arrays.keys()
+            if frozen.types[frozen.inputs[name]].nbytes < 0
         }
-        if problems:
-            raise feed_rules.FeedError(self.graph.name, problems)
-        for name, node in self.graph.inputs.items():
-            kind = self.graph.types[node]
-            if name in given:
-                storage = given[name]
-                if storage.dtype is not kind.dtype or storage.nbytes < kind.nbytes:
-                    raise feed_rules.FeedError(self.graph.name, {name: f"{storage!r} does not hold {kind}"})
-            else:
-                storage = from_array(feed_rules.dense(arrays[name], kind.dtype))
-            self._place(node, storage, Layout.contiguous(_sizes(kind)))
+        if shapeless:
+            raise FeedError(graph.name, shapeless)
+        sizes = dict(feed_rules.symbol_sizes(frozen, arrays)) if frozen.symbols else {}
+        self.graph: FrozenGraph = frozen.bind(sizes, breathe)
+        self.targets = list(self.graph.outputs.values())
+        #: Whether every kernel has run.
+        self.ended = False
+        self._bindings = global_bindings()
+        self._storages: dict[int, Storage] = {}
+        self._layouts: dict[int, Layout] = {}
+        #: The handle of the kernel whose output a node is or looks into.
+        self._producers: dict[int, CompletionHandle] = {}
+        #: The last node that reads each node; its own id where none does.
+        self._last_reader = list(range(len(self.graph)))
+        for node, args in enumerate(self.graph.args):
+            for arg in args:
+                self._last_reader[arg] = node
+            if not node & 1_023:
+                breathe()
+        for node in self.targets:
+            self._last_reader[node] = len(self.graph)
+        self._place_inputs(given, arrays, sizes)
         for node, value in self.graph.constants.items():
             self._place(node, from_array(value), Layout.contiguous(value.shape))
 
-    def _place(self, node: int, storage: Storage, layout: Layout) -> None:
-        self.storages[node], self.layouts[node] = storage, layout
-
     def realized(self) -> list[Realized]:
         """The targets, once the walk has ended."""
-        return [(self.storages[node], self.layouts[node]) for node in self.targets]
+        return [(self._storages[node], self._layouts[node]) for node in self.targets]
 
     async def handles(self, lane: HostLane) -> AsyncGenerator[CompletionHandle, None]:
-        """Submit kernel after kernel, yielding each handle as it is submitted; ends when the lane has done them all."""
-        share, stop = LoopShare.running(), StopFlag()
-        pending: list[CompletionHandle] = []
+        """Submit kernel after kernel, yielding each handle as it is submitted; ends when all have run."""
+        graph, share, stop = self.graph, LoopShare.running(), StopFlag()
+        pending: deque[CompletionHandle] = deque()
+        await checkpoint()
         try:
-            for node in range(len(self.graph)):
+            for node in range(len(graph)):
+                if graph.ops[node].form is Form.LEAF:
+                    continue
+                if not share.take(_STEP_NS):
+                    await share.wait(_STEP_NS)
                 handle = self._step(node, lane, stop)
+                self._forget_read_by(node)
                 if handle is None:
                     continue
-                share.watch(lane)
                 pending.append(handle)
+                share.watch(lane)
                 yield handle
                 if len(pending) >= LOOKAHEAD:
-                    await self._await(pending.pop(0))
+                    await self._finish(pending)
             while pending:
-                await self._await(pending.pop(0))
+                await self._finish(pending)
+            self.ended = True
         finally:
             stop.stopped = True
-            await _drain(pending)
+            for handle in pending:
+                await handle.settled()
 
-    async def _await(self, handle: CompletionHandle) -> None:
-        try:
-            await handle
-        except FuelError as error:
-            raise self._failed(handle, error) from error
-        except Exception as error:
-            raise self._failed(handle, error) from error
+    # --- inside ---
 
-    def _failed(self, handle: CompletionHandle, error: Exception) -> KernelFailed:
-        node = -1 if handle.node is None else handle.node
-        cause = f"{type(error).__name__}: {error}"
-        return KernelFailed(self.graph.describe(node), str(handle.device), cause, node)
+    def _place_inputs(
+        self, given: Mapping[str, Any], arrays: Mapping[str, Any], sizes: Mapping[str, int]
+    ) -> None:
+        problems = feed_rules.check(self.graph, arrays, sizes)
+        for name, node in self.graph.inputs.items():
+            kind, value = self.graph.types[node], given[name]
+            if not isinstance(value, Storage):
+                continue
+            problems.pop(name, None)
+            if value.dtype is not kind.dtype or value.nbytes < kind.nbytes:
+                problems[name] = f"is a {value!r}, which does not hold {kind}"
+        if problems:
+            raise FeedError(self.graph.name, problems)
+        for name, node in self.graph.inputs.items():
+            kind, value = self.graph.types[node], given[name]
+            if not isinstance(value, Storage):
+                value = from_array(feed_rules.dense(value, kind.dtype))
+            self._place(node, value, Layout.contiguous(_sizes(kind)))
+
+    def _place(self, node: int, storage: Storage, layout: Layout) -> None:
+        self._storages[node], self._layouts[node] = storage, layout
 
     def _step(self, node: int, lane: HostLane, stop: StopFlag) -> CompletionHandle | None:
-        """Realise one node; the handle of the kernel it took, or None."""
+        """Realise one node that is no leaf; the handle of the kernel it took, or None."""
         graph = self.graph
-        op, args = graph.ops[node], graph.args[node]
-        kind = graph.types[node]
-        if op.form is Form.LEAF:
-            return None
-        if op.view is not None:
-            (source,) = args
-            layout = op.view(self.layouts[source], graph.attrs[node], _sizes(kind))
-            if layout is not None:
-                self._place(node, self.storages[source], layout)
-                return None
-            source_kind = graph.types[source]
-            handle = self._copy(node, source, source_kind, lane, stop)
-            self.layouts[node] = Layout.contiguous(_sizes(kind))
+        op, args, kind = graph.ops[node], graph.args[node], graph.types[node]
+        if op.view is None:
+            return self._run(op, node, args, kind, lane, stop)
+        (source,) = args
+        layout = op.view(self._layouts[source], graph.attrs[node], _sizes(kind))
+        if layout is None:
+            handle = self._run(_COPY, node, args, graph.types[source], lane, stop)
+            self._layouts[node] = Layout.contiguous(_sizes(kind))
             return handle
-        assert op.kind is not None  # the form says so
-        types = [graph.types[arg] for arg in args]
-        params = derive_params(op, graph.attrs[node], types, kind)
-        return self._run(op.kind, kernel_dtypes(op, types, kind), params, node, args, kind, lane, stop)
-
-    def _copy(
-        self, node: int, source: int, kind: TensorType, lane: HostLane, stop: StopFlag
-    ) -> CompletionHandle:
-        assert _COPY.kind is not None  # a kernel op
-        return self._run(_COPY.kind, (kind.dtype, kind.dtype), OpParams.NONE, node, (source,), kind, lane, stop)
+        self._place(node, self._storages[source], layout)
+        if source in self._producers:
+            self._producers[node] = self._producers[source]
+        return None
 
     def _run(
-        self,
-        op: OpKind,
-        dtypes: tuple[DType, ...],
-        params: OpParams,
-        node: int,
-        args: Sequence[int],
-        kind: TensorType,
-        lane: HostLane,
-        stop: StopFlag,
+        self, op: OpSpec, node: int, args: Sequence[int], kind: TensorType, lane: HostLane, stop: StopFlag
     ) -> CompletionHandle:
-        compiled = compile_node(op, dtypes, lane.location.backend, params, global_bindings())
-        shape = _sizes(kind)
-        output = alloc_cpu(kind.dtype, Layout.contiguous(shape).count)
-        layouts = [*[self.layouts[arg] for arg in args], Layout.contiguous(shape)]
-        inputs = [self.storages[arg] for arg in args]
-        self._place(node, output, layouts[-1])
-        return execute_compiled(compiled, inputs, [output], layouts, lane=lane, node=node, stop=stop)
+        """Submit the kernel of `op`, which gives a value of type `kind`, with a new storage for it."""
+        assert op.kind is not None  # the form says so
+        types = [self.graph.types[arg] for arg in args]
+        params = OpParams.NONE if op is _COPY else derive_params(op, self.graph.attrs[node], types, kind)
+        dtypes = kernel_dtypes(op, types, kind)
+        compiled = compile_node(op.kind, dtypes, lane.location.backend, params, self._bindings)
+        inputs = [self._storages[arg] for arg in args]
+        layout = Layout.contiguous(_sizes(kind))
+        layouts = [*[self._layouts[arg] for arg in args], layout]
+        output = alloc_cpu(kind.dtype, layout.count)
+        waits = [self._producers[arg] for arg in args if arg in self._producers]
+        handle = execute_compiled(
+            compiled, inputs, [output], layouts, lane=lane, waits=waits, node=node, stop=stop
+        )
+        self._place(node, output, layout)
+        self._producers[node] = handle
+        return handle
+
+    def _forget_read_by(self, node: int) -> None:
+        """Let go of what nobody reads after `node`; the lane holds it as long as it needs."""
+        for arg in set(self.graph.args[node]):
+            if self._last_reader[arg] == node:
+                del self._storages[arg], self._layouts[arg]
+                self._producers.pop(arg, None)
+
+    async def _finish(self, pending: deque[CompletionHandle]) -> None:
+        """Take the oldest submission off `pending` once the lane is through with it."""
+        handle = pending[0]
+        await handle.settled()
+        pending.popleft()
+        error = handle.exception()
+        if isinstance(error, DeviceLost | ExecutorClosed):
+            raise error
+        if error is not None:
+            node = -1 if handle.node is None else handle.node
+            cause = f"{type(error).__name__}: {error}"
+            raise KernelFailed(self.graph.describe(node), str(handle.device), cause, node) from error
 
 
-async def _drain(handles: Sequence[CompletionHandle]) -> None:
-    """Wait until the lane is through with all of them, whatever became of them."""
-    for handle in handles:
-        try:
-            await handle
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the first error is on its way already
-            del error
+def _reached(graph: Snapshot, nodes: Sequence[int], breathe: Breathe) -> bytearray:
+    """Mark the nodes that `nodes` are computed from, themselves included."""
+    reached = bytearray(graph.count)
+    for node in nodes:
+        reached[node] = 1
+    for node in range(max(nodes), -1, -1):
+        if reached[node]:
+            for arg in graph.args[node]:
+                reached[arg] = 1
+        if not node & 1_023:
+            breathe()
+    return reached
 
 
 def _index(graph: Graph, target: Target) -> int:
@@ -214,7 +282,8 @@ def _index(graph: Graph, target: Target) -> int:
     if isinstance(target, str):
         ports = graph.snapshot().outputs
         if target not in ports:
-            raise GraphError("realize", f"no output is called {target!r}; there are {', '.join(ports) or 'none'}")
+            there = ", ".join(ports) or "none"
+            raise GraphError("realize", f"no output is called {target!r}; there are: {there}")
         return ports[target]
     if not 0 <= target < len(graph):
         raise GraphError("realize", f"node {target} is not in {graph!r}")
@@ -223,5 +292,3 @@ def _index(graph: Graph, target: Target) -> int:
 
 def _sizes(kind: TensorType) -> tuple[int, ...]:
     return kind.shape  # type: ignore[return-value]  # concrete once the graph's symbols are bound
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,8 @@ from fuel_async.runtime.pipelined import PipelinedExecutor, Walking
 from fuel_async.storage import as_array
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
     from fuel_async.ir import FrozenGraph, Graph
     from fuel_async.runtime.executor import Executor
     from fuel_async.runtime.perform import Array
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 class Walk:
     """An asynchronous iterator over the handles of a graph's kernels, in the order of their submission.
 
-    `handle.node` is a node of `graph`, the frozen form of what runs. The walk ends when every kernel has; then
-    `results` holds the outputs.
+    `handle.node` is a node of `graph`, the frozen form of what runs. The walk ends when every kernel has;
+    then `results` holds the outputs. To be used by one task at a time.
     """
 
     def __init__(self, executor: Executor, graph: Graph, feeds: Mapping[str, Any]) -> None:
-        """`Executor.walk` makes these."""
-        self._executor, self._built, self._feeds = executor, graph, feeds
+        """`Executor.walk` makes these. What is added to the graph afterwards is not walked."""
+        self._executor, self._built, self._feeds = executor, graph.snapshot(), feeds
         self._walking: Walking | None = None
         self._handles: AsyncGenerator[CompletionHandle, None] | None = None
         self._results: dict[str, Array] | None = None
@@ -43,7 +44,9 @@ class Walk:
     def results(self) -> dict[str, Array]:
         """The outputs by name, arrays of the caller's own, once the walk has ended."""
         if self._results is None:
-            raise UserError("the walk has not ended; take all of its handles")
+            raise UserError(
+                "the walk has no results: it has not ended, or it failed; take all of its handles"
+            )
         return self._results
 
     def __aiter__(self) -> Walk:
@@ -51,14 +54,14 @@ class Walk:
 
     async def __anext__(self) -> CompletionHandle:
         if self._handles is None:
-            lane = await PipelinedExecutor(self._executor).lane()
-            outputs = self._built.snapshot().outputs
-            self._walking = Walking(self._built, list(outputs.values()), self._feeds)
-            self._handles = self._walking.handles(lane)
+            nodes = list(self._built.outputs.values())
+            walking, lane = await PipelinedExecutor(self._executor).begin(self._built, nodes, self._feeds)
+            self._walking, self._handles = walking, walking.handles(lane)
         try:
             return await anext(self._handles)
         except StopAsyncIteration:
-            self._results = self._collect()
+            if self._results is None and self._walking is not None and self._walking.ended:
+                self._results = await self._collect(self._walking)
             raise
 
     async def aclose(self) -> None:
@@ -66,17 +69,18 @@ class Walk:
         if self._handles is not None:
             await self._handles.aclose()
 
-    def _collect(self) -> dict[str, Array]:
-        walking = self._walking
-        if walking is None:
-            raise UserError("the walk has not begun")
-        snapshot = self._built.snapshot()
-        boolean = self._built.freeze().boolean
+    async def _collect(self, walking: Walking) -> dict[str, Array]:
+        """Copy the outputs, off the loop."""
+        boolean = [name in walking.graph.boolean for name in walking.graph.outputs]
+        arrays = [as_array(storage, layout) for storage, layout in walking.realized()]
+
+        def copies() -> list[Array]:
+            return [np.array(array) for array in arrays]
+
+        session = (await self._executor.engine()).session
+        handle, call = session.call(lambda breathe: copies())
+        await handle
         return {
-            name: _delivered(np.array(as_array(storage, layout)), name in boolean)
-            for name, (storage, layout) in zip(snapshot.outputs, walking.realized(), strict=True)
+            name: array.view(np.bool_) if truth else array
+            for name, array, truth in zip(self._built.outputs, call.value, boolean, strict=True)
         }
-
-
-def _delivered(array: Array, boolean: bool) -> Array:
-    return array.view(np.bool_) if boolean else array

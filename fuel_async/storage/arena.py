@@ -21,28 +21,28 @@ ALIGNMENT = 4_096
 class HostArena:
     """Bytes for the temporary slots of one plan, and the arrays over them. Belongs to one run at a time."""
 
-    __slots__ = ("__weakref__", "_arrays", "_base", "_buffer", "nbytes")
+    __slots__ = ("__weakref__", "_base", "_buffer", "arrays", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
         """Allocate `nbytes`. Pages are touched when a kernel first writes them."""
         self.nbytes = nbytes
         self._buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
         self._base = -self._buffer.ctypes.data % ALIGNMENT
-        self._arrays: dict[tuple[int, TensorType, Layout | None], NDArray[Any]] = {}
+        #: Arrays by slot, shared by all program instances of the plan: temporaries here, and the plan's constants.
+        self.arrays: dict[int, NDArray[Any]] = {}
 
     def array(self, slots: SlotTable, slot: int) -> NDArray[Any]:
-        """Return the array of a temporary slot: one object for all slots that lie alike at one place.
+        """Return the array of a temporary slot; the same object each time.
 
         So an op that writes over its input is given one array twice, which numpy recognises at once; two arrays over
         the same bytes cost it half as much again to tell apart.
         """
-        place, kind, layout = slots.places[slot], slots.types[slot], slots.layouts[slot]
-        key = (place, kind, layout)
-        found = self._arrays.get(key)
+        found = self.arrays.get(slot)
         if found is None:
             if slots.classes[slot] != SlotClass.TEMPORARY:
                 raise InternalError(f"slot {slot} of class {slots.classes[slot]} is not in the arena")
-            found = self._arrays[key] = _array(self._buffer, self._base + place, kind, layout)
+            place, kind, layout = slots.places[slot], slots.types[slot], slots.layouts[slot]
+            found = self.arrays[slot] = _array(self._buffer, self._base + place, kind, layout)
         return found
 
 

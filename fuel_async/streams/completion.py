@@ -1,26 +1,31 @@
 """Completions and the awaitable handles round them.
 
-A `Completion` is a backend's waitable: an event, a timeline point, a host signal. A `CompletionHandle` wraps one
-submission: it settles exactly once, from any thread, after the device is through with the work; settling decrements
-the device's in-flight count, and dropping a handle changes nothing. Any number of tasks on any number of loops may
-await one handle, and cancelling a waiter leaves the work alone.
+A `Completion` is a backend's waitable: an event, a timeline point, a host signal. A `CompletionHandle` wraps
+one submission: it settles exactly once, from any thread, after the device is through with the work; settling
+decrements the device's in-flight count, and dropping a handle changes nothing. Any number of tasks on any
+number of loops may await one handle, and cancelling a waiter leaves the work alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fuel_async.errors import DeviceLost, UserError
-from fuel_async.ir import DeviceLocation
 from fuel_async.registry import inflight_dec, inflight_inc
 from fuel_async.streams.errors import fresh
 from fuel_async.streams.loop_share import LoopShare
+
+if TYPE_CHECKING:
+    from fuel_async.ir import DeviceLocation
+
+_LOG = logging.getLogger("fuel_async")
 
 
 class WaitStatus(Enum):
@@ -56,7 +61,7 @@ class HostSignal:
 
     def wait(self, timeout_s: float | None) -> WaitStatus:
         """Block until the work is done; never LOST, since a lane outlives what its kernels raise."""
-        if not self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+        if not self._lock.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0.0)):
             return WaitStatus.TIMEOUT
         self._lock.release()
         return WaitStatus.REACHED
@@ -99,9 +104,15 @@ Settled = Callable[["CompletionHandle"], None]
 
 
 class CompletionHandle:
-    """One submission. Awaitable: gives its `Timing`, or raises the device's error. All methods take any thread."""
+    """One submission. Awaitable: gives its `Timing`, or raises the device's error, a fresh copy each time.
 
-    __slots__ = ("_callbacks", "_claim", "_counted", "_error", "_timing", "completion", "device", "lane", "node", "submitted_ns")
+    All methods take any thread.
+    """
+
+    __slots__ = (
+        "_callbacks", "_claim", "_counted", "_error", "_timing",
+        "completion", "device", "lane", "node", "submitted_ns",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -114,7 +125,8 @@ class CompletionHandle:
         counted: bool = True,
     ) -> None:
         """Lanes make these. `counted` handles are in the device's in-flight count until they settle."""
-        self.completion, self.device, self.lane, self.submitted_ns, self.node = completion, device, lane, submitted_ns, node
+        self.completion, self.device, self.lane = completion, device, lane
+        self.submitted_ns, self.node = submitted_ns, node
         self._claim: list[None] = [None]
         self._callbacks: deque[Settled] = deque()
         self._timing: Timing | None = None
@@ -131,7 +143,7 @@ class CompletionHandle:
         return handle
 
     def settle(self, timing: Timing, error: BaseException | None = None) -> bool:
-        """Record the outcome, once; whether this call was the one. The device must be through with the work."""
+        """Record the outcome, once; whether this call was the one. The device is through with the work."""
         try:
             self._claim.pop()  # atomic: one caller wins
         except IndexError:
@@ -148,9 +160,9 @@ class CompletionHandle:
         return self._timing is not None
 
     def exception(self) -> BaseException | None:
-        """Return the device's error, or None when the work succeeded. `UserError` before it is done."""
+        """Return a fresh copy of the device's error, or None after success. `UserError` before it is done."""
         self._settled()
-        return self._error
+        return None if self._error is None else fresh(self._error)
 
     def result(self) -> Timing:
         """Return the timing or raise a fresh copy of the device's error. `UserError` before it is done."""
@@ -160,7 +172,10 @@ class CompletionHandle:
         return timing
 
     def wait(self, timeout_s: float | None = None) -> Timing:
-        """Block this thread until it is done, for code that does not run on a loop. `TimeoutError` when time is over."""
+        """Block this thread until it is done, for code that does not run on a loop.
+
+        `TimeoutError` after `timeout_s`; the work goes on.
+        """
         if self._timing is None:
             status = self.completion.wait(timeout_s)
             if status is WaitStatus.TIMEOUT:
@@ -174,7 +189,10 @@ class CompletionHandle:
         return self.result()
 
     def add_done_callback(self, call: Settled) -> None:
-        """Call `call(self)` once when it is done: in the settling thread, or here and now."""
+        """Call `call(self)` once when it is done: in the settling thread, or here and now.
+
+        What it raises is logged: the thread that settles has other work to see to.
+        """
         self._callbacks.append(call)  # append, then look; settle sets, then empties: each fires once
         if self._timing is not None:
             self._fire()
@@ -197,25 +215,34 @@ class CompletionHandle:
                 call = self._callbacks.popleft()
             except IndexError:
                 return
-            call(self)
+            try:
+                call(self)
+            except Exception:
+                _LOG.exception("a callback of %r raised", self)
+
+    async def settled(self) -> None:
+        """Wait until it is done, whatever became of the work; raises only the caller's cancellation."""
+        if self._timing is not None:
+            return
+        waker = LoopShare.running().waker
+        future = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        def post(_: CompletionHandle) -> None:
+            waker.post(wake)
+
+        self.add_done_callback(post)
+        try:
+            await future
+        finally:
+            self.remove_done_callback(post)
 
     def __await__(self) -> Generator[Any, None, Timing]:
         if self._timing is None:
-            loop = asyncio.get_running_loop()
-            waker, future = LoopShare.of(loop).waker, loop.create_future()
-
-            def wake() -> None:
-                if not future.done():
-                    future.set_result(None)
-
-            def settled(_: CompletionHandle) -> None:
-                waker.post(wake)
-
-            self.add_done_callback(settled)
-            try:
-                yield from future
-            finally:
-                self.remove_done_callback(settled)
+            yield from self.settled().__await__()
         return self.result()
 
     def __repr__(self) -> str:

@@ -64,13 +64,17 @@ class HostCall(Protocol):
         """Run to the end, calling `pace(holds, cost_ns)` before each stretch of kernels; `Stopped` when told to."""
 
 
+#: Feeds, outputs, sessions and scalars of a submission.
+_Bound = tuple[Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]]
+
+
 class _Job:
     __slots__ = ("bound", "handle", "instance", "predicted_ns", "signal", "stop", "waiting")
 
     def __init__(
         self,
         instance: HostCall,
-        bound: tuple[Sequence[Any], ...],
+        bound: _Bound,
         stop: StopFlag | None,
         handle: CompletionHandle,
         signal: HostSignal,
@@ -246,7 +250,7 @@ class _Server:
     def __init__(self, lane: weakref.ref[HostLane], jobs: SimpleQueue[_Job | None]) -> None:
         self._lane, self._jobs = lane, jobs
         self._gave_ns, self._stretch_ns, self._sleep_s, self._others_ns = 0, STRETCH_NS, 0.0, 0
-        weakref.finalize(lane(), jobs.put, None).atexit = False  # type: ignore[arg-type]
+        weakref.finalize(lane(), jobs.put, None).atexit = False
 
     def serve(self) -> None:
         np.seterr(all="ignore")  # numpy's error state belongs to a context: a new thread has the default one

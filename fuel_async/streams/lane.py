@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from fuel_async.dispatch import LaneProgram
 from fuel_async.ir import DeviceLocation
 from fuel_async.streams.completion import CompletionHandle
+from fuel_async.streams.history import History
 
 
 class StopFlag:
@@ -31,6 +32,10 @@ class ProgramInstance(Protocol):
 
     @property
     def program(self) -> LaneProgram: ...
+
+    @property
+    def history(self) -> History:
+        """What the program was measured to take on this device; shared by its instances there."""
 
     @property
     def predicted_ns(self) -> int:

@@ -37,6 +37,8 @@ _LEAVES = (BY_NAME["input"], BY_NAME["constant"])
 _PEAK = 8.0
 _MAX_ELEMENTS = 2_048
 _MAX_RANK = 5
+#: A thrifty graph has constants instead of more inputs than this.
+_MANY_FEEDS = 16
 
 
 class Choices(Protocol):
@@ -64,13 +66,18 @@ class Builder:
         dtypes: Sequence[DType] = (DType.F32,),
         shape: Shape | None = None,
         window: int = 32,
+        thrifty: bool = False,
     ) -> None:
-        """`batch` is the size of the symbol `n`, which is used when it is given; `shape` that of all leaves."""
+        """`batch` is the size of the symbol `n`, unused when None; `shape` is that of all leaves."""
         self.choices, self.graph = choices, Graph(name)
-        self.dtypes, self.shape, self.window = dtypes, shape, window
+        self.dtypes, self.shape, self.window, self.thrifty = dtypes, shape, window, thrifty
         self.feeds: dict[str, Array] = {}
         self.pool: list[Tensor] = []
         self.batch = None if batch is None else symbol("n")
+        self._unused: dict[int, Tensor] = {}
+        self._step_began = 0
+        #: Whether a feed binds the symbol: until then nothing may be sliced by it.
+        self.batch_named = False
         self._interpreter = Interpreter({} if batch is None else {"n": batch})
         self._columns = self.graph.snapshot()  # its columns grow with the graph
 
@@ -83,9 +90,8 @@ class Builder:
             if columns.ops[node] in _LEAVES:  # a number beside a tensor; other leaves are known already
                 self._interpreter.leaf(self.graph.snapshot().constants[node])
             else:
-                self._interpreter.compute(
-                    columns.ops[node], columns.args[node], columns.attrs[node], columns.types[node]
-                )
+                args = columns.args[node]
+                self._interpreter.compute(columns.ops[node], args, columns.attrs[node], columns.types[node])
         return estimates[tensor.index]
 
     def size(self, dim: Dim) -> int:
@@ -125,12 +131,14 @@ class Builder:
         """Return a new input or constant of that value."""
         if len(self.graph):
             self.estimate(self.last())
-        if self.choices.chance(30) and not any(isinstance(dim, Symbolic) for dim in dims):
+        enough = self.thrifty and len(self.feeds) >= _MANY_FEEDS
+        if (enough or self.choices.chance(30)) and not any(isinstance(dim, Symbolic) for dim in dims):
             made = self.graph.constant(value)
         else:
             name = f"x{len(self.feeds)}"
             made = self.graph.input(name, dims, dtype)
             self.feeds[name] = self._dressed(value)
+            self.batch_named = self.batch_named or self.batch in dims
         self._interpreter.leaf(value)
         self.pool.append(made)
         return made
@@ -165,14 +173,21 @@ class Builder:
             case _:
                 return value
 
+    def unused(self) -> list[Tensor]:
+        """Return the kept tensors that no kept tensor is made of, the newest last."""
+        return list(self._unused.values())
+
     # --- picking --------------------------------------------------------------------------------------------
 
     def find(self, fits: Callable[[Tensor], bool]) -> Tensor | None:
-        """Return a recent tensor that fits, if a few looks find one."""
-        reach = min(self.window, len(self.pool)) - 1
-        for _ in range(6):
-            if reach >= 0 and fits(found := self.pool[-1 - self.choices.integer(0, reach)]):
-                return found
+        """Return a recent tensor that fits, if a few looks find one; rather an unused one if thrifty."""
+        unused = self.unused() if self.thrifty and self.choices.chance(85) else []
+        for tensors in (unused, self.pool):
+            reach = min(self.window, len(tensors)) - 1
+            for _ in range(6 if reach >= 0 else 0):
+                found = tensors[-1 - self.choices.integer(0, reach)]
+                if fits(found):
+                    return found
         return None
 
     def any(self, dtypes: Sequence[DType] = CASTABLE, rank: int = 0) -> Tensor:
@@ -181,9 +196,8 @@ class Builder:
         if found is not None:
             return found
         shape = self.draw_shape()
-        return self.fresh(
-            self.choices.pick([d for d in self.dtypes if d in dtypes]), (*(2,) * (rank - len(shape)), *shape)
-        )
+        dtype = self.choices.pick([dtype for dtype in self.dtypes if dtype in dtypes])
+        return self.fresh(dtype, (*(2,) * (rank - len(shape)), *shape))
 
     def floating(self, rank: int = 0) -> Tensor:
         """Return a tensor with arithmetic kernels."""
@@ -220,6 +234,10 @@ class Builder:
         """Return the tensor, clipped when it goes beyond ±limit."""
         return tensor if self.peak(tensor) <= limit else tensor.clip(-limit, limit)
 
+    def begin(self) -> None:
+        """Say that the nodes from here on belong to the next kept tensor, if they are operands of it."""
+        self._step_began = len(self.graph)
+
     def keep(self, tensor: Tensor) -> None:
         """Let later nodes use the tensor, made small where it is large and exact where it is blurred.
 
@@ -235,8 +253,20 @@ class Builder:
                 error = self.estimate(tensor).error
             if error.max(initial=0.0) > (0.25 if tensor.dtype.bits == 16 else 0.01):
                 tensor = tensor * 2.0**-10 + self.number()
-        if tensor.ndim <= _MAX_RANK and math.prod(map(self.size, tensor.shape)) <= _MAX_ELEMENTS:
-            self.pool.append(tensor)
+        elif self.thrifty and self.choices.chance(80):
+            tensor = tensor.astype(DType.F32)
+        self.estimate(tensor)
+        elements = math.prod(map(self.size, tensor.shape))
+        if tensor.ndim > _MAX_RANK or elements > _MAX_ELEMENTS or (self.thrifty and not elements):
+            return
+        made_of = [tensor.index]
+        while made_of:
+            index = made_of.pop()
+            self._unused.pop(index, None)
+            if index >= self._step_began:
+                made_of += self._columns.args[index]
+        self.pool.append(tensor)
+        self._unused[tensor.index] = tensor
 
 
 def broadcasts(a: Shape, b: Shape) -> bool:

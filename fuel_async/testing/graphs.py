@@ -84,13 +84,16 @@ def random_graph(
     least `outputs` of them, are outputs.
     """
     choices = _Rolled(random.Random(seed))
-    builder = Builder(choices, f"random{seed}", batch=batch, dtypes=dtypes, shape=shape, window=window)
+    builder = Builder(
+        choices, f"random{seed}", batch=batch, dtypes=dtypes, shape=shape, window=window, thrifty=True
+    )
     while len(builder.graph) < nodes:
         _step(builder, ops)
     return _finished(builder, outputs)
 
 
 def _step(builder: Builder, ops: Sequence[str]) -> None:
+    builder.begin()
     made = RECIPES[builder.choices.pick(ops)](builder)
     if made is not None:
         builder.keep(made)
@@ -100,7 +103,7 @@ def _finished(builder: Builder, outputs: int) -> Case:
     choices, pool = builder.choices, builder.pool
     if not pool:
         builder.fresh()
-    chosen: list[Tensor] = [pool[-1]]
+    chosen: list[Tensor] = builder.unused() if builder.thrifty else [pool[-1]]
     while len(chosen) < outputs:
         chosen.append(pool[-1 - choices.integer(0, min(builder.window, len(pool)) - 1)])
     if choices.chance(20):

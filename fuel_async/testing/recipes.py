@@ -16,11 +16,13 @@ from fuel_async.testing.builder import ARITHMETIC, CASTABLE, MOVABLE, broadcasts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import EllipsisType
 
     from fuel_async.ir import Dim, Tensor
     from fuel_async.testing.builder import Builder
 
     Recipe: TypeAlias = Callable[[Builder], Tensor | None]
+    Index: TypeAlias = int | slice | EllipsisType | None
     Combine: TypeAlias = Callable[..., Tensor]
 
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _unary(method: str) -> Recipe:
-    return lambda b: getattr(b.floating(), method)()  # type: ignore[no-any-return]
+    return lambda b: getattr(b.floating(), method)()
 
 
 def _by_node(name: str, dtypes: tuple[DType, ...]) -> Recipe:
@@ -39,7 +41,7 @@ def _by_node(name: str, dtypes: tuple[DType, ...]) -> Recipe:
 
 
 def _of_positive(method: str) -> Recipe:
-    return lambda b: getattr(b.positive(b.floating()), method)()  # type: ignore[no-any-return]
+    return lambda b: getattr(b.positive(b.floating()), method)()
 
 
 def _binary(combine: Combine) -> Recipe:
@@ -163,24 +165,24 @@ def _permute(b: Builder) -> Tensor:
 
 def _slice(b: Builder) -> Tensor:
     source = b.any(rank=1)
-    index = [_cut(b, dim) for dim in source.shape]
+    index: list[Index] = [_cut(b, dim) for dim in source.shape]
     if b.choices.chance(20):
         index.insert(b.choices.integer(0, len(index)), None)
     if b.choices.chance(20):
         index = [..., *index[-1:]]
-    return source[tuple(index)]  # type: ignore[index]
+    return source[tuple(index)]
 
 
-def _cut(b: Builder, dim: Dim) -> object:
+def _cut(b: Builder, dim: Dim) -> Index:
     size = b.size(dim)
     if isinstance(dim, Symbolic):
-        options = [slice(None), slice(0, None)]
+        options: list[Index] = [slice(None), slice(0, None)]
         if size:
-            options += [slice(1, None), slice(None, -1), slice(-1, None), slice(0, 1)]
-        return b.choices.pick([*options, *([0, -1] if size else [])])
+            options += [slice(1, None), slice(None, -1), slice(-1, None), slice(0, 1), 0, -1]
+        return b.choices.pick(options)
     if size and b.choices.chance(25):
         return b.choices.integer(-size, size - 1)
-    if b.batch is not None and b.size(b.batch) <= size and b.choices.chance(30):
+    if b.batch is not None and b.batch_named and b.size(b.batch) <= size and b.choices.chance(30):
         return slice(None, b.batch)
     bounds = (None, 0, 1, 2, -1, -2, size)
     return slice(b.choices.pick(bounds), b.choices.pick(bounds), b.choices.pick((None, 1, 2, -1, -2)))
@@ -237,9 +239,8 @@ def _concat(b: Builder) -> Tensor:
 
 
 def _joins(a: Tensor, b: Tensor, axis: int) -> bool:
-    return a.ndim == b.ndim and all(
-        x == y for i, (x, y) in enumerate(zip(a.shape, b.shape, strict=True)) if i != axis
-    )
+    """Whether two shapes differ along `axis` at most."""
+    return a.ndim == b.ndim and all(a.shape[i] == b.shape[i] for i in range(a.ndim) if i != axis)
 
 
 def _index_select(b: Builder) -> Tensor:
@@ -262,11 +263,8 @@ RECIPES: Mapping[str, Recipe] = {
     "maximum": _binary(maximum),
     "minimum": _binary(minimum),
     **{name: _binary(getattr(operator, name)) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    **{
-        name: _unary(name) for name in ("relu", "floor", "ceil", "round", "sign", "sin", "cos", "tanh", "erf")
-    },
-    "sigmoid": _unary("sigmoid"),
-    "silu": _unary("silu"),
+    **{name: _unary(name) for name in ("relu", "floor", "ceil", "round", "sign")},
+    **{name: _unary(name) for name in ("sin", "cos", "tanh", "erf", "sigmoid", "silu")},
     "sqr": _unary("square"),
     "neg": lambda b: -b.floating(),
     "abs": lambda b: abs(b.floating()),

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fuel_async.dispatch import BINDABLE, LaneProgram, SlotClass
+from fuel_async.dispatch import BINDABLE, BindableKernel, KernelCall, LaneProgram, SlotClass
 from fuel_async.errors import InternalError, KernelFailed, Stopped
 from fuel_async.ir import CPU_DEVICE, Breathe, Layout
 from fuel_async.storage import HostArena, from_array, laid_out
@@ -31,6 +31,10 @@ HOLDS_NS = 1_500
 
 #: Placeholder in an argument list for what a submission gives.
 _UNSET: Any = None
+
+
+#: A bound call: the callable, and its arguments as (place in the row, -) or (-1, a value of the kernel's own).
+_Pattern = tuple[Callable[..., object], list[tuple[int, Any]]]
 
 
 class _Chunk:
@@ -66,7 +70,7 @@ class HostInstance:
         self._patches: list[_Patch] = []
         # By class and place: the position among all that a submission gives, in the order of `execute`.
         given = [(cls, place) for cls, places in zip(BINDABLE, program.ports, strict=True) for place in places]
-        self._positions = {port: position for position, port in enumerate(given)}
+        self._positions: dict[tuple[int, int], int] = {port: position for position, port in enumerate(given)}
         self._chunks = self._bind(constants, breathe)
 
     @property
@@ -113,78 +117,93 @@ class HostInstance:
                 raise KernelFailed(described, str(CPU_DEVICE), f"{type(error).__name__}: {error}", node) from error
 
     def _bind(self, constants: Sequence[Array], breathe: Breathe) -> list[_Chunk]:
-        program, slots = self.program, self.program.slots
-        arena, classes = self._arena, slots.classes
-        temporary, constant = int(SlotClass.TEMPORARY), int(SlotClass.CONSTANT)
-        fixed: dict[int, Array] = {}
+        program, table = self.program, self._arena.arrays
         chunks: list[_Chunk] = []
         kernels: list[Callable[..., object]] = []
         bound: list[Sequence[Any]] = []
+        patterns: dict[tuple[object, ...], _Pattern] = {}
         first = spent = held = 0
-        for index, (kernel, row, cost) in enumerate(
-            zip(program.kernels, program.rows, program.costs_ns, strict=True)
-        ):
-            arrays: list[Any] = []
+        last = len(program) - 1
+        for index, (what, row) in enumerate(zip(program.calls, program.rows, strict=True)):
             given = False
-            for slot in row:
-                cls = classes[slot]
-                if cls == temporary:
-                    arrays.append(arena.array(slots, slot))
-                elif cls == constant:
-                    found = fixed.get(slot)
-                    if found is None:
-                        found = fixed[slot] = laid_out(constants[slots.places[slot]], slots.layouts[slot])
-                    arrays.append(found)
-                else:
-                    given = True
-                    arrays.append(_UNSET)
-            call, args = self._call(index, kernel, row, arrays, given)
-            kernels.append(call)
-            bound.append(args)
+            try:
+                arrays: list[Any] = [table[slot] for slot in row]
+            except KeyError:
+                arrays = [self._array(slot, constants) for slot in row]
+                given = any(array is None for array in arrays)
+            direct = getattr(what.kernel, "direct", None)
+            if direct is not None and not given:
+                kernels.append(direct)
+                bound.append(tuple(arrays))
+            else:
+                call, args = self._call(what, row, arrays, given, patterns)
+                kernels.append(call)
+                bound.append(args)
+            cost = what.cost_ns
             spent += cost
             held += cost < HOLDS_NS
-            if spent >= CHUNK_NS or index + 1 == len(program):
+            if spent >= CHUNK_NS or index == last:
                 chunks.append(_Chunk(first, held > 0, spent, kernels, bound))
                 first, spent, held, kernels, bound = index + 1, 0, 0, [], []
             if not index & 63:
                 breathe()
         return chunks
 
+    def _array(self, slot: int, constants: Sequence[Array]) -> Array | None:
+        """The array of a slot that is known now, None for one that submissions give."""
+        arena, slots = self._arena, self.program.slots
+        cls = slots.classes[slot]
+        if cls == SlotClass.TEMPORARY:
+            return arena.array(slots, slot)
+        if cls != SlotClass.CONSTANT:
+            return None
+        found = arena.arrays.get(slot)
+        if found is None:
+            found = arena.arrays[slot] = laid_out(constants[slots.places[slot]], slots.layouts[slot])
+        return found
+
     def _call(
-        self, index: int, kernel: Any, row: tuple[int, ...], arrays: list[Any], given: bool
+        self,
+        what: KernelCall,
+        row: tuple[int, ...],
+        arrays: list[Any],
+        given: bool,
+        patterns: dict[tuple[object, ...], _Pattern],
     ) -> tuple[Callable[..., object], Sequence[Any]]:
         """Bind one kernel; register its arguments that submissions give."""
+        kernel: Any = what.kernel
         direct = getattr(kernel, "direct", None)
         if direct is not None:
-            if not given:
-                return direct, tuple(arrays)
-            self._patch(arrays, row, dict(enumerate(range(len(row)))))
+            self._patch(arrays, row, {position: position for position in range(len(row))})
             return direct, arrays
-        inputs = self.program.arities[index]
         if getattr(kernel, "bind", None) is None:
-            return self._plain(index, kernel, row, arrays, given)
-        places = {}
-        if given:
-            arrays = [self._stand_in(slot) if array is _UNSET else array for slot, array in zip(row, arrays, strict=True)]
-        call, bound = kernel.bind(
-            arrays[:inputs], arrays[inputs : inputs + 1], self.program.params[index], arrays[inputs + 1 :]
-        )
+            return self._plain(what, row, arrays, given)
+        # A binding follows from the call and the layouts of its operands: made once, it serves equal rows.
+        layouts = self.program.slots.layouts
+        key = (what, *[layouts[slot] for slot in row])
+        pattern = patterns.get(key)
+        if pattern is None:
+            pattern = patterns[key] = self._pattern(what, row, arrays)
+        call, template = pattern
+        args = [arrays[place] if place >= 0 else value for place, value in template]
         if not given:
-            return call, bound
-        args = list(bound)
-        bindable = set(BINDABLE)
-        for position, (slot, array) in enumerate(zip(row, arrays, strict=True)):
-            if self.program.slots.classes[slot] in bindable:
-                for at, arg in enumerate(args):
-                    if arg is array:
-                        places[at] = position
-        self._patch(args, row, places)
+            return call, tuple(args)
+        self._patch(args, row, {at: place for at, (place, _) in enumerate(template) if place >= 0})
         return call, args
 
-    def _stand_in(self, slot: int) -> Array:
-        """An array of the slot's type and strides, for binding: nothing is read from it."""
-        slots = self.program.slots
-        return stand_in(slots.types[slot], slots.layouts[slot])
+    def _pattern(self, what: KernelCall, row: tuple[int, ...], arrays: Sequence[Any]) -> _Pattern:
+        """Let the kernel bind once and find its operands among the arguments."""
+        slots, inputs, kernel = self.program.slots, what.arity, cast("BindableKernel", what.kernel)
+        # Each operand as an object of its own, so that one given twice is found twice.
+        operands = [
+            stand_in(slots.types[slot], slots.layouts[slot]) if array is None else array.view()
+            for slot, array in zip(row, arrays, strict=True)
+        ]
+        call, args = kernel.bind(
+            operands[:inputs], operands[inputs : inputs + 1], what.params, operands[inputs + 1 :]
+        )
+        places = {id(operand): place for place, operand in enumerate(operands)}
+        return call, [(places.get(id(arg), -1), None if id(arg) in places else arg) for arg in args]
 
     def _patch(self, args: list[Any], row: tuple[int, ...], places: dict[int, int]) -> None:
         slots = self.program.slots
@@ -196,10 +215,10 @@ class HostInstance:
                 self._patches.append((self._positions[cls, slots.places[slot]], args, at, slots.layouts[slot]))
 
     def _plain(
-        self, index: int, kernel: Any, row: tuple[int, ...], arrays: list[Any], given: bool
+        self, what: KernelCall, row: tuple[int, ...], arrays: list[Any], given: bool
     ) -> tuple[Callable[..., object], Sequence[Any]]:
         """Call a kernel through `(inputs, outputs, layouts, params)`, over storages made for each call."""
-        inputs, params = self.program.arities[index], self.program.params[index]
+        kernel, inputs, params = what.kernel, what.arity, what.params
         types = [self.program.slots.types[slot] for slot in row[: inputs + 1]]
         layouts = tuple(Layout.contiguous(kind.shape) for kind in types)  # type: ignore[arg-type]  # concrete
 

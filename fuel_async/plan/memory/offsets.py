@@ -22,9 +22,12 @@ ALIGNMENT = 256
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """The outcome: bytes of the arena, and the scratch slots of each row that has any."""
+    """The outcome, beside the places of the temporary slots."""
 
     nbytes: int
+    #: The slot that stands for each slot: one for all row-major temporaries of one type at one place.
+    canonical: Sequence[int]
+    #: Scratch slots of each row that has any.
     scratch: dict[int, tuple[int, ...]]
 
 
@@ -36,46 +39,54 @@ def assign_offsets(
     `order` lists the rows region by region; `before[r]` is the bit mask of the regions that precede region r, and r.
     """
     free, scratch = FreeList(), dict[int, tuple[int, ...]]()
-    classes, places, bases, types = rows.classes, rows.places, rows.bases, rows.types
-    uses = _uses(rows)
-    touched = [0] * len(types)
+    take, give = free.take, free.give
+    classes, places, bases, types, calls = rows.classes, rows.places, rows.bases, rows.types, rows.calls
+    uses, touched = _uses(rows), [0] * len(types)
+    canonical = list(range(len(types)))
+    first: dict[tuple[int, TensorType], int] = {}
+    sizes: dict[TensorType, int] = {}
     temporary = int(SlotClass.TEMPORARY)
     for done, row in enumerate(order):
         region = region_of[row]
         may, bit = before[region], 1 << region
-        *inputs, output = rows.slots[row]
-        resolved = rows.resolved[row]
+        slots, call = rows.slots[row], calls[row]
+        output = slots[-1]
         dying: list[int] = []
-        for slot in inputs:
+        for slot in slots:
+            if slot == output:
+                break
             base = bases[slot]
-            if classes[base] == temporary:
-                touched[base] |= bit
-                uses[base] -= 1
-                if not uses[base]:
-                    dying.append(base)
+            left = uses[base] = uses[base] - 1
+            touched[base] |= bit
+            if not left and classes[base] == temporary:
+                dying.append(base)
         if classes[output] == temporary:
-            taken = -1
-            if resolved.in_place and dying:
-                taken = _dying_twin(rows, inputs, dying, output, touched, may)
+            kind = types[output]
+            taken = _dying_twin(rows, slots, dying, touched, may) if dying and call.in_place else -1
             if taken >= 0:
-                places[output] = places[taken]
+                places[output], canonical[output] = places[taken], canonical[taken]
                 dying.remove(taken)
                 touched[output] = touched[taken] | bit
             else:
-                places[output] = free.take(_aligned(types[output].nbytes), may)
+                nbytes = sizes.get(kind)
+                if nbytes is None:
+                    nbytes = sizes[kind] = _aligned(kind.nbytes)
+                place = places[output] = take(nbytes, may)
+                canonical[output] = first.setdefault((place, kind), output)
                 touched[output] = bit
-        if resolved.scratch_nbytes:
-            scratch[row] = _scratch(rows, resolved.scratch_nbytes, free, may, bit)
+            if not uses[output]:
+                dying.append(output)
+        if call.scratch_nbytes:
+            scratch[row] = _scratch(rows, call.scratch_nbytes, free, may, bit)
         for base in dying:
-            free.give(places[base], _aligned(types[base].nbytes), touched[base])
-        if classes[output] == temporary and not uses[output]:
-            free.give(places[output], _aligned(types[output].nbytes), touched[output])
+            give(places[base], sizes[types[base]], touched[base])
         if not done & 63:
             breathe()
     for slot, base in enumerate(bases):
         if base != slot:
             places[slot] = places[base]
-    return Arena(free.top, scratch)
+    canonical.extend(range(len(canonical), len(types)))
+    return Arena(free.top, canonical, scratch)
 
 
 def _uses(rows: Rows) -> list[int]:
@@ -83,20 +94,21 @@ def _uses(rows: Rows) -> list[int]:
     uses = [0] * len(rows.types)
     bases = rows.bases
     for slots in rows.slots:
-        for slot in slots[:-1]:
+        for slot in slots:
             uses[bases[slot]] += 1
+        uses[slots[-1]] -= 1
     return uses
 
 
 def _dying_twin(
-    rows: Rows, inputs: Sequence[int], dying: Sequence[int], output: int, touched: Sequence[int], may: int
+    rows: Rows, slots: tuple[int, ...], dying: Sequence[int], touched: Sequence[int], may: int
 ) -> int:
     """A base slot that dies here, has the output's type, is read as it lies, and whose other readers are all done."""
-    kind = rows.types[output]
-    for slot in inputs:
+    kind, bases = rows.types[slots[-1]], rows.bases
+    for slot in slots[:-1]:
         if slot in dying and rows.types[slot] is kind and not touched[slot] & ~may:
             # A second, strided view of the same bytes among the inputs would be overwritten while it is read.
-            if all(other == slot or rows.bases[other] != slot for other in inputs):
+            if len(slots) == 2 or all([other == slot or bases[other] != slot for other in slots[:-1]]):
                 return slot
     return -1
 

@@ -10,8 +10,7 @@ maximum and minimum keep NaN; relu(-0.0) is -0.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +39,9 @@ from fuel_async.backends.cpu.kernels.blocks import (
 from fuel_async.dispatch import ClampParams, NoParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 BOOL, U8 = np.dtype(np.bool_), np.dtype(np.uint8)
 
@@ -91,7 +93,7 @@ COMPARISON_UFUNCS: Mapping[OpKind, np.ufunc] = {
     OpKind.GreaterEqualElementwise: np.greater_equal,
 }
 
-# --- bodies of several passes; a maker takes the compute dtype and returns the body and its planes --------------------
+# --- bodies of several passes; a maker takes the compute dtype and returns the body and its planes --------
 
 Made = tuple[Body, tuple[NumpyDType, ...]]
 
@@ -177,7 +179,7 @@ UNARY_BODIES: Mapping[OpKind, Callable[[NumpyDType], Made]] = {
 }
 
 
-# --- half types: the same bodies over float32 planes ------------------------------------------------------------------
+# --- half types: the same bodies over float32 planes ------------------------------------------------------
 
 
 def lifted_unary(body: Body) -> Body:
@@ -203,7 +205,7 @@ def lifted_binary(body: Body) -> Body:
     return lifted
 
 
-# --- comparisons and choice -------------------------------------------------------------------------------------------
+# --- comparisons and choice -------------------------------------------------------------------------------
 
 
 def _compare(ufunc: np.ufunc) -> Body:
@@ -244,7 +246,7 @@ def _where(bits: NumpyDType) -> Body:
     return body
 
 
-# --- clamp and relu: one ufunc with limits between the operands -------------------------------------------------------
+# --- clamp and relu: one ufunc with limits between the operands -------------------------------------------
 
 
 def _clamped(
@@ -283,7 +285,7 @@ def _clamp_limits(params: ClampParams) -> tuple[float, float]:
     return params.min, params.max
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows -------------------------------------------------------------------------------------------------
 
 
 def _unary(op: OpKind, dtype: DType) -> HostKernel:

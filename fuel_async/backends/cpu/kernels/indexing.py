@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fuel_async.backends.cpu.kernels.base import T9, HostKernel
-from fuel_async.backends.cpu.kernels.blocks import Array, Bound, Shape
 from fuel_async.dispatch import IndexSelectParams
 from fuel_async.errors import IndexOutOfRange, KernelArgumentError
 from fuel_async.ir import DType, OpKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.backends.cpu.kernels.blocks import Array, Bound, Shape
 
 POSITION = np.dtype(np.intp)
 

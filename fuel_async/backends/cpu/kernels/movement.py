@@ -8,15 +8,19 @@ round half-to-even, and what is too large becomes infinity, in f8e4m3 NaN.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fuel_async.backends.cpu.kernels.base import T9, T11, HostKernel, Rule
-from fuel_async.backends.cpu.kernels.blocks import Array, Bound
 from fuel_async.dispatch import CastParams, ConcatParams, OpParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.backends.cpu.kernels.blocks import Array, Bound
 
 
 def _assigned(op: OpKind) -> Rule:

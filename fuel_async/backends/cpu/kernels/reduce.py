@@ -8,8 +8,7 @@ is 0, its mean NaN, its maximum refused when the call is bound.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +17,9 @@ from fuel_async.backends.cpu.kernels.blocks import Array, Bound, Shape, constant
 from fuel_async.dispatch import ReduceParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 #: `(source, axes, dtype, output, keepdims)`, all by position, which is what is cheapest to call.
 _add_reduce: Callable[..., Any] = np.add.reduce

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from hashlib import blake2b
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 from fuel_async.backends.cpu.kernels import (
     base,
@@ -21,8 +21,12 @@ from fuel_async.backends.cpu.kernels import (
     reduce,
 )
 from fuel_async.cost import default_cost_for_op_kind
-from fuel_async.dispatch import KernelBindingTable
 from fuel_async.ir import BackendId, PrecisionGuarantee
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from fuel_async.dispatch import KernelBindingTable
 
 #: Tells these kernels apart from siblings that other packs register for the host.
 KERNEL_SOURCE = "portable-cpu"

@@ -1,10 +1,11 @@
-"""What the kernel tests share: the table, a call with everything but the operands derived, and sample operands."""
+"""What the kernel tests share: the table, a call with everything but the operands derived, and sample
+operands.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ from fuel_async.backends.cpu.kernels import register_cpu_kernels
 from fuel_async.backends.cpu.kernels.base import HostKernel
 from fuel_async.dispatch import KernelBindingTable, OpParams
 from fuel_async.ir import BackendId, DType, OpKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -39,7 +43,9 @@ def table() -> KernelBindingTable:
     return made.finalize()
 
 
-def bound_call(kernel: HostKernel, sample: Sample, out: Array) -> tuple[Callable[..., object], tuple[Any, ...]]:
+def bound_call(
+    kernel: HostKernel, sample: Sample, out: Array
+) -> tuple[Callable[..., object], tuple[Any, ...]]:
     shapes = [operand.shape for operand in sample.inputs]
     sizes = kernel.scratch(sample.params, shapes, out.shape)
     # Filled with NaN patterns: what is read before it is written shows.
@@ -54,7 +60,9 @@ def bind() -> Callable[[HostKernel, Sample, Array], tuple[Callable[..., object],
 
 @pytest.fixture
 def call(table: KernelBindingTable) -> Callable[..., Array]:
-    """`call(op, inputs, shape, params, dtype=…)`: the result of the kernel for those dtypes, in a new array."""
+    """`call(op, inputs, shape, params, dtype=…)`: the result of the kernel for those dtypes, in a new
+    array.
+    """
 
     def run(
         op: OpKind,
@@ -79,7 +87,9 @@ def call(table: KernelBindingTable) -> Callable[..., Array]:
 
 
 def values(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Random values that exercise the type: both signs where there are two, magnitudes around 1 for floats."""
+    """Random values that exercise the type: both signs where there are two, magnitudes around 1 for
+    floats.
+    """
     kind = dtype.require_np()
     if dtype.is_int:
         info = np.iinfo(kind)
@@ -94,7 +104,8 @@ def _matmul(batch: int, m: int, k: int, n: int) -> tuple[list[tuple[int, ...]], 
 def sample_for(kernel: HostKernel, rng: np.random.Generator, rows: int = 6) -> Sample:
     """Operands of [rows, 7]-like shapes for any kernel."""
     op, dtypes = kernel.op, kernel.dtypes
-    shape, params = (rows, 7), OpParams.NONE
+    shape: tuple[int, ...] = (rows, 7)
+    params: OpParams = OpParams.NONE
     shapes: list[tuple[int, ...]] = [shape] * (len(dtypes) - 1)
     match op:
         case OpKind.MatMul:
@@ -133,7 +144,7 @@ def sample() -> Callable[..., Sample]:
 def strided_copy(operand: Array) -> Array:
     """The same values reversed in memory along every axis, with gaps: a view with negative strides."""
     wide = np.empty(tuple(2 * size + 1 for size in operand.shape), operand.dtype)
-    view: Array = wide[tuple(slice(2 * size, 0, -2) if size else slice(0) for size in operand.shape) + (...,)]
+    view: Array = wide[(*tuple(slice(2 * size, 0, -2) if size else slice(0) for size in operand.shape), ...)]
     view[...] = operand
     return view
 

@@ -1,10 +1,11 @@
-"""erf and the GELU on it: error bounds, special values, and independence of how the operand lies in memory."""
+"""erf and the GELU on it: error bounds, special values, and independence of how the operand lies in
+memory.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,9 @@ import pytest
 
 from fuel_async.backends.cpu.kernels.erf import erf, gelu_erf
 from fuel_async.errors import KernelArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Array = npt.NDArray[Any]
 

@@ -1,0 +1,60 @@
+"""`python -m benchmarks [NAME ...] [--json] [--quick] [--check]`: measure, compare with the targets, print.
+
+Each benchmark compares what it computed with a reference before it prints anything. With several names, or none for all
+of them, each runs in a process of its own and prints its own JSON line. A missed target is reported, and fails the
+command only with --check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from rich.console import Console
+
+from benchmarks import first_run, heartbeat, minilm, overhead
+from benchmarks.report import Report, WrongResult
+
+BENCHMARKS: Mapping[str, Callable[[bool], Report]] = {
+    "overhead": overhead.measure,
+    "heartbeat": heartbeat.measure,
+    "first-run": first_run.measure,
+    "minilm": minilm.measure,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status: 0, 1 for a missed target with --check, 2 for a wrong result."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all when none")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--quick", action="store_true", help="only show that it works: the figures mean nothing")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    chosen = parser.parse_args(arguments)
+    names = chosen.names or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"unknown benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    if len(names) > 1:
+        options = [f"--{name}" for name in ("json", "quick", "check") if getattr(chosen, name)]
+        return max(subprocess.call([sys.executable, "-m", "benchmarks", name, *options]) for name in names)
+    return _measure(names[0], chosen)
+
+
+def _measure(name: str, chosen: argparse.Namespace) -> int:
+    console = Console(width=None if sys.stdout.isatty() else 100)
+    try:
+        report = BENCHMARKS[name](chosen.quick)
+    except WrongResult as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    report.show(console)
+    if chosen.json:
+        print(report.as_json())
+    return 1 if chosen.check and report.missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

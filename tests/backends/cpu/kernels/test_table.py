@@ -1,0 +1,92 @@
+"""What the host registers: the rows of the spec for the ops of this stage, priced and identified."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from fuel_async.backends.cpu.kernels import KERNEL_SOURCE
+from fuel_async.backends.cpu.kernels import table as rows
+from fuel_async.backends.cpu.kernels.base import T4, T9, T11, HostKernel
+from fuel_async.dispatch import KernelBindingTable, OpParams, derive_backend_caps, unknown_cost
+from fuel_async.errors import NoBackendForOp
+from fuel_async.ir import CPU_DEVICE, BackendId, DType, OpKind, PrecisionGuarantee
+
+CPU = BackendId.CPU
+U8, U32 = DType.U8, DType.U32
+
+
+def _stems(text: str) -> list[OpKind]:
+    return [OpKind[f"{stem}Elementwise"] for stem in text.split()]
+
+
+#: The table of the spec, line by line: kinds, and the keys of each.
+SPEC: list[tuple[list[OpKind], set[tuple[DType, ...]]]] = [
+    (_stems("Add Sub Mul Div Maximum Minimum Pow"), {(t, t, t) for t in T4}),
+    (
+        _stems(
+            "Relu Neg Sqr Sqrt Recip Abs Tanh Exp Log Sin Cos Sigmoid Silu Step Gelu "
+            "Floor Ceil Round Sign Erf GeluErf Rsqrt"
+        ),
+        {(t, t) for t in T4},
+    ),
+    (_stems("Clamp"), {(t, t) for t in T4}),
+    (_stems("Equal NotEqual Less LessEqual Greater GreaterEqual"), {(t, t, U8) for t in T4}),
+    ([OpKind.Where], {(U8, t, t, t) for t in T4}),
+    ([OpKind.SumReduce, OpKind.MeanReduce, OpKind.MaxReduce, OpKind.MinReduce], {(t, t) for t in T4}),
+    ([OpKind.SoftmaxLastDim, OpKind.LayerNormLastDim], {(t, t) for t in T4}),
+    ([OpKind.MatMul], {(t, t, t) for t in T4}),
+    ([OpKind.Cast], {(a, b) for a in T11 for b in T11 if a is not b}),
+    ([OpKind.Concat, OpKind.Copy], {(t, t) for t in T9}),
+    ([OpKind.IndexSelect], {(t, U32, t) for t in T9}),
+]
+
+
+def test_the_keys_are_those_of_the_spec(table: KernelBindingTable) -> None:
+    wanted = {(op, key) for ops, keys in SPEC for op in ops for key in keys}
+    assert {(op, dtypes) for op, dtypes, _ in table.iter_keys()} == wanted
+    assert len(table) == table.key_count() == len(wanted)
+    assert {backend for *_, backend in table.iter_keys()} == {CPU}
+
+
+def test_every_row_is_priced_precise_and_identified(table: KernelBindingTable) -> None:
+    caps = derive_backend_caps(CPU, CPU_DEVICE, table)
+    for op, dtypes, _, entry in table.iter_entries():
+        assert isinstance(entry.kernel, HostKernel)
+        assert (entry.kernel.op, entry.kernel.dtypes) == (op, dtypes)
+        assert entry.precision is PrecisionGuarantee.PRIMITIVE_DETERMINISTIC_CPU
+        assert entry.cost is not unknown_cost
+        assert entry.kernel_source == KERNEL_SOURCE == "portable-cpu"
+        assert 0 < entry.kernel_revision_hash < 2**64
+        assert entry.caps.strided_input
+        params = OpParams.Matmul((), (), 2, 2, 2) if op is OpKind.MatMul else OpParams.NONE
+        assert not entry.cost([(2, 2)] * len(dtypes), dtypes, params, caps).is_unpriced
+
+
+def test_direct_kernels_need_no_scratch(table: KernelBindingTable) -> None:
+    direct = [
+        e.kernel for *_, e in table.iter_entries() if isinstance(e.kernel, HostKernel) and e.kernel.direct
+    ]
+    assert len(direct) == 2 * (7 + 14 + 6)
+    for kernel in direct:
+        assert kernel.scratch(OpParams.NONE, [(9,)] * (len(kernel.dtypes) - 1), (9,)) == ()
+
+
+def test_what_must_miss(table: KernelBindingTable) -> None:
+    with pytest.raises(NoBackendForOp, match="add"):
+        table.lookup(OpKind.AddElementwise, (DType.I64,) * 3, CPU)
+
+
+def test_a_revision_follows_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rows.revision_hash("a") != rows.revision_hash("b")
+    assert rows.revision_hash("a") == rows.revision_hash("a") < 2**64
+
+    def no_source(module: object) -> str:
+        raise OSError
+
+    monkeypatch.setattr(inspect, "getsource", no_source)
+    made = KernelBindingTable()
+    rows.register_cpu_kernels(made)
+    hashes = {entry.kernel_revision_hash for *_, entry in made.iter_entries()}
+    assert len(hashes) == len(rows.FAMILIES)

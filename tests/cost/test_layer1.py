@@ -1,0 +1,118 @@
+"""Layer-1 prices, row by row, and the defects of the original that are not copied."""
+
+from __future__ import annotations
+
+import pytest
+
+from fuel_async.cost import LAYER1, default_cost_for_op_kind
+from fuel_async.dispatch import BackendCapabilities, OpParams, unknown_cost
+from fuel_async.ir import CPU_DEVICE, BackendId, CostEstimate, DType, OpKind, SubstrateClass
+
+F32, F64, BF16, F16 = DType.F32, DType.F64, DType.BF16, DType.F16
+U8, U32, I64 = DType.U8, DType.U32, DType.I64
+NONE = OpParams.NONE
+
+CAPS = BackendCapabilities(
+    BackendId.CPU, CPU_DEVICE, frozenset(), 64, 8, (), SubstrateClass.HostBytes, 1.0, 4.0
+)
+
+Shape = tuple[int, ...]
+
+
+def price(op: OpKind, shapes: list[Shape], dtypes: list[DType], params: OpParams = NONE) -> CostEstimate:
+    return default_cost_for_op_kind(op)(shapes, tuple(dtypes), params, CAPS)
+
+
+#: (kind, shapes, dtypes, params) -> flops, bytes, overhead in ns.
+ROWS: list[tuple[OpKind, list[Shape], list[DType], OpParams, tuple[int, int, int]]] = [
+    (OpKind.ReluElementwise, [(8, 16)] * 2, [F32] * 2, NONE, (128, 1024, 50)),
+    (OpKind.SignElementwise, [(10,)] * 2, [F64] * 2, NONE, (10, 160, 50)),
+    (OpKind.TanhElementwise, [(10,)] * 2, [F32] * 2, NONE, (100, 80, 50)),
+    (OpKind.GeluErfElementwise, [(10,)] * 2, [BF16] * 2, NONE, (100, 40, 50)),
+    (OpKind.AddElementwise, [(10,)] * 3, [F32] * 3, NONE, (10, 120, 50)),
+    (OpKind.PowElementwise, [(10,), (1,), (10,)], [F32] * 3, NONE, (10, 120, 50)),
+    (OpKind.LessElementwise, [(10,)] * 3, [F32, F32, U8], NONE, (10, 90, 50)),
+    (OpKind.Where, [(10,)] * 4, [U8, F64, F64, F64], NONE, (10, 250, 50)),
+    (OpKind.ClampElementwise, [(10,)] * 2, [F32] * 2, OpParams.Clamp(0, 1), (20, 80, 50)),
+    (OpKind.Affine, [(10,)] * 2, [F32] * 2, OpParams.Affine(2, 1), (20, 80, 50)),
+    (OpKind.Cast, [(10,)] * 2, [F64, F16], OpParams.Cast(), (0, 100, 50)),
+    (OpKind.SumReduce, [(4, 5), (4,)], [F32] * 2, OpParams.Reduce((1,)), (20, 96, 50)),
+    (OpKind.MaxReduce, [(4, 5), ()], [F32] * 2, OpParams.Reduce((0, 1)), (20, 84, 50)),
+    (OpKind.Copy, [(10,)] * 2, [F32] * 2, NONE, (0, 80, 50)),
+    (OpKind.Concat, [(3,), (4,), (7,)], [F32] * 2, OpParams.Concat(1, (3, 4), 1, 0), (0, 56, 50)),
+    (
+        OpKind.IndexSelect,
+        [(9, 5), (2,), (2, 5)],
+        [F32, U32, F32],
+        OpParams.IndexSelect(1, 9, 2, 5, 0),
+        (10, 120, 50),
+    ),
+    (OpKind.SoftmaxLastDim, [(2, 5)] * 2, [F32] * 2, OpParams.SoftmaxLastDim(2, 5), (50, 120, 50)),
+    (OpKind.LayerNormLastDim, [(2, 5)] * 2, [F32] * 2, OpParams.NormLastDim(2, 5, 1e-5), (70, 120, 50)),
+    (OpKind.MatMul, [(2, 3), (3, 4), (2, 4)], [F32] * 3, OpParams.Matmul((), (), 2, 4, 3), (48, 104, 100)),
+    (
+        OpKind.MatMul,
+        [(5, 2, 3), (5, 3, 4), (5, 2, 4)],
+        [F16] * 3,
+        OpParams.Matmul((5,), (5,), 2, 4, 3),
+        (240, 260, 100),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "dtypes", "params", "wanted"),
+    ROWS,
+    ids=lambda value: value.value if isinstance(value, OpKind) else "",
+)
+def test_rows(
+    op: OpKind, shapes: list[Shape], dtypes: list[DType], params: OpParams, wanted: tuple[int, int, int]
+) -> None:
+    assert price(op, shapes, dtypes, params) == CostEstimate(*wanted)
+
+
+def test_every_priced_kind_prices_something() -> None:
+    for op in LAYER1:
+        params = OpParams.Matmul((), (), 4, 4, 4) if op is OpKind.MatMul else NONE
+        assert not price(op, [(4, 4)] * 4, [F32] * 4, params).is_unpriced
+
+
+def test_kinds_without_a_formula_are_unpriced() -> None:
+    assert default_cost_for_op_kind(OpKind.RuntimeFused) is unknown_cost
+    assert price(OpKind.RuntimeFused, [(4,)], [F32]).is_unpriced
+
+
+def test_log_softmax_is_not_free() -> None:
+    """Defect (a): its own parameters are unknown to the softmax formula, which counts from shapes instead."""
+    for op in (OpKind.LogSoftmaxLastDim, OpKind.LogSoftmaxLastDimBackward):
+        assert price(op, [(2, 5)] * 2, [F32] * 2) == CostEstimate(50, 120, 50)
+
+
+def test_grouped_heads_read_the_shared_operand_once() -> None:
+    """Defect (b): 8 query heads over 2 key heads move 8 lefts, 2 rights and 8 results."""
+    params = OpParams.Matmul((8,), (2,), m=3, n=4, k=5)
+    got = price(OpKind.MatMul, [(8, 3, 5), (2, 5, 4), (8, 3, 4)], [F32] * 3, params)
+    assert (got.flops, got.bytes_moved) == (2 * 8 * 60, 4 * (8 * 15 + 2 * 20 + 8 * 12))
+
+
+def test_a_product_of_fewer_rows_costs_less() -> None:
+    """Defect (c)."""
+    few = OpParams.Matmul((), (), m=100, n=4, k=5, m_compute=10)
+    assert price(OpKind.MatMul, [(100, 5), (5, 4), (100, 4)], [F32] * 3, few).flops == 2 * 10 * 20
+
+
+def test_parameters_of_another_kind_leave_a_product_unpriced() -> None:
+    assert price(OpKind.MatMul, [(2, 2)] * 3, [F32] * 3, NONE).is_unpriced
+
+
+def test_sub_byte_types_are_counted_in_bits() -> None:
+    """Defect (f)."""
+    assert price(OpKind.Copy, [(10,)] * 2, [DType.F4] * 2).bytes_moved == 10
+    assert price(OpKind.Copy, [(3,)] * 2, [DType.F6E2M3] * 2).bytes_moved == 5
+
+
+def test_missing_dtypes_count_four_bytes_and_empty_operands_nothing() -> None:
+    assert price(OpKind.ReluElementwise, [(10,)] * 2, []).bytes_moved == 80
+    assert price(OpKind.ReluElementwise, [], [F32]) == CostEstimate(0, 0, 50)
+    assert price(OpKind.IndexSelect, [(4,), (2,), (2,)], [F32]).bytes_moved == 24
+    assert price(OpKind.Cast, [(0, 5)] * 2, [I64, F32]) == CostEstimate(0, 0, 50)
