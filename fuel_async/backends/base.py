@@ -57,19 +57,29 @@ class Device(Protocol):
     """An opened device."""
 
     @property
-    def location(self) -> DeviceLocation: ...
+    def location(self) -> DeviceLocation:
+        """Its address."""
+
     @property
-    def info(self) -> DeviceInfo: ...
+    def info(self) -> DeviceInfo:
+        """What discovery said of it."""
+
     @property
-    def capabilities(self) -> BackendCapabilities: ...
+    def capabilities(self) -> BackendCapabilities:
+        """What it can run and reach: facts, for others to decide by."""
+
     @property
     def rates(self) -> Rates:
         """Measured speeds, or the backend's priors."""
 
     @property
-    def lanes(self) -> Sequence[Lane]: ...
+    def lanes(self) -> Sequence[Lane]:
+        """Its ordered queues."""
+
     @property
-    def memory(self) -> Memory: ...
+    def memory(self) -> Memory:
+        """Where arenas come from."""
+
     @property
     def slot_capacity(self) -> int:
         """Submissions a lane should hold at a time: enough to hide the launch of the next one, no more."""

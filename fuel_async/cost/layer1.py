@@ -78,9 +78,7 @@ def cost_comparison_cpu(
     return CostEstimate(n, 2 * _nbytes(n, dtypes, 0) + n, CALL_NS)
 
 
-def cost_where_cpu(
-    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
-) -> CostEstimate:
+def cost_where_cpu(shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities) -> CostEstimate:
     """One flop an element; a byte of condition and three operands of the values' type."""
     _, n = _counts(shapes)
     return CostEstimate(n, n + 3 * _nbytes(n, dtypes, 1), CALL_NS)
@@ -94,9 +92,7 @@ def cost_scalar_op_cpu(
     return CostEstimate(2 * n, 2 * _nbytes(n, dtypes, 0), CALL_NS)
 
 
-def cost_cast_cpu(
-    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
-) -> CostEstimate:
+def cost_cast_cpu(shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities) -> CostEstimate:
     """No flops; read in one type, written in the other."""
     _, n = _counts(shapes)
     return CostEstimate(0, _nbytes(n, dtypes, 0) + _nbytes(n, dtypes, 1), CALL_NS)
@@ -142,9 +138,7 @@ def cost_norm_last_dim_primitive_cpu(
     return CostEstimate(NORM_FLOPS * n, 3 * _nbytes(n, dtypes, 0), CALL_NS)
 
 
-def cost_matmul_cpu(
-    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
-) -> CostEstimate:
+def cost_matmul_cpu(shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities) -> CostEstimate:
     """2·B·m·n·k flops over the left's B batches and the rows that are computed; each operand read once.
 
     Batches of the right that serve several of the left (grouped query heads) are read once, not once a group.

@@ -3,7 +3,7 @@
 The kernels of the host come the way those of every backend do, by the entry point that names the function.
 """
 
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points as _entry_points
 
 from fuel_async.dispatch import BackendCapabilities as BackendCapabilities
 from fuel_async.dispatch import CapabilityRegistry as CapabilityRegistry
@@ -28,4 +28,4 @@ from fuel_async.storage import cpu_output as cpu_output
 from fuel_async.storage import read_storage as read_storage
 from fuel_async.storage import write_storage as write_storage
 
-register_cpu_kernels: _Extender = entry_points(group=_KERNEL_PACKS)[_HOST.backend.name].load()
+register_cpu_kernels: _Extender = _entry_points(group=_KERNEL_PACKS)[_HOST.backend.name].load()

@@ -229,9 +229,7 @@ def _bind(graph: FrozenGraph, sizes: Mapping[str, int], breathe: Breathe) -> Fro
                 continue
             shape = tuple([bind(dim, sizes) for dim in kind.shape])
             if any(dim < 0 for dim in shape):
-                raise ShapeMismatch(
-                    graph.describe(node), f"has a negative dimension in {shape} at {dict(sizes)}"
-                )
+                raise ShapeMismatch(graph.describe(node), f"has a negative dimension in {shape} at {dict(sizes)}")
             bound[kind] = interned.setdefault((shape, kind.dtype), _concrete(shape, kind))
         types.extend([bound[kind] for kind in graph.types[part]])
         attrs.extend([_bind_slice(a, sizes) if a.__class__ is Slice else a for a in graph.attrs[part]])

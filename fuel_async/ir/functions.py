@@ -35,9 +35,7 @@ def where(condition: Tensor, left: Tensor | Scalar, right: Tensor | Scalar) -> T
     tensors = [value for value in (left, right) if isinstance(value, Tensor)]
     if not tensors:
         raise GraphError("where", "wanted a Tensor for at least one of the two values", [condition.type])
-    both = [
-        value if isinstance(value, Tensor) else weak("where", value, tensors[0]) for value in (left, right)
-    ]
+    both = [value if isinstance(value, Tensor) else weak("where", value, tensors[0]) for value in (left, right)]
     return condition.graph.node(WHERE, (condition, *promoted("where", *both)))
 
 
@@ -62,7 +60,5 @@ def take(value: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
 
 def _tensor(op: str, value: Tensor) -> Tensor:
     if not isinstance(value, Tensor):
-        raise GraphError(
-            op, f"wanted a Tensor, got {type(value).__name__}; wrap arrays with Graph.constant()"
-        )
+        raise GraphError(op, f"wanted a Tensor, got {type(value).__name__}; wrap arrays with Graph.constant()")
     return value

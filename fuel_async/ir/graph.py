@@ -124,9 +124,7 @@ class Graph:
         self._outputs[name] = value.index
         self._frozen = None
 
-    def node(
-        self, op: OpSpec, operands: Sequence[Tensor], attrs: Attrs = None, shape: Shape | None = None
-    ) -> Tensor:
+    def node(self, op: OpSpec, operands: Sequence[Tensor], attrs: Attrs = None, shape: Shape | None = None) -> Tensor:
         """Append an op of the table that has operands.
 
         `shape` is given for the views that cannot infer it, and for no other op. `GraphError` and its kinds
@@ -176,9 +174,7 @@ class Graph:
 
     # --- for the builder's own modules ----------------------------------------------------------------------
 
-    def _result(
-        self, op: OpSpec, types: tuple[TensorType, ...], attrs: Attrs, shape: Shape | None
-    ) -> TensorType:
+    def _result(self, op: OpSpec, types: tuple[TensorType, ...], attrs: Attrs, shape: Shape | None) -> TensorType:
         """The type of a node; refuses operands, attrs or a shape that do not fit the op."""
         if attrs.__class__ is not (op.attrs or type(None)):
             raise GraphError(op.name, f"takes other parameters than {attrs}", types)
@@ -248,9 +244,7 @@ class Graph:
         return Tensor(self, index, kind)
 
 
-def _check_name(
-    what: str, name: object, taken: Mapping[str, int], reserved: frozenset[str] = frozenset()
-) -> None:
+def _check_name(what: str, name: object, taken: Mapping[str, int], reserved: frozenset[str] = frozenset()) -> None:
     if not isinstance(name, str):
         raise GraphError(what, f"wanted a string as name, got {name!r}")
     if name in taken or name in reserved or not name:

@@ -88,9 +88,7 @@ class Layout:
         last = start + (length - 1) * step
         inside = 0 <= start < size and 0 <= last < size if length > 0 else length == 0 and 0 <= start <= size
         if not inside or step == 0:
-            raise ShapeMismatch(
-                "narrow", f"{length} positions from {start} by {step} leave axis {dim} of size {size}"
-            )
+            raise ShapeMismatch("narrow", f"{length} positions from {start} by {step} leave axis {dim} of size {size}")
         stride = self.strides[axis]
         offset = self.offset + start * stride if length else self.offset
         return Layout(_set(self.shape, axis, length), _set(self.strides, axis, stride * step), offset)
@@ -107,9 +105,7 @@ class Layout:
         if not -self.rank - 1 <= axis <= self.rank:
             raise ShapeMismatch("expand_dims", f"axis {axis} is out of range for {self.rank + 1} dimensions")
         at = axis % (self.rank + 1)
-        return Layout(
-            (*self.shape[:at], 1, *self.shape[at:]), (*self.strides[:at], 0, *self.strides[at:]), self.offset
-        )
+        return Layout((*self.shape[:at], 1, *self.shape[at:]), (*self.strides[:at], 0, *self.strides[at:]), self.offset)
 
     def squeeze(self, axes: int | Sequence[int]) -> Layout:
         """Drop the given axes, each of size 1; `ShapeMismatch` when one is larger."""
@@ -130,9 +126,7 @@ class Layout:
     def broadcast_to(self, shape: Sequence[int]) -> Layout:
         """Repeat new leading axes and axes of size 1 with stride 0; `ShapeMismatch` if numpy would refuse."""
         extra = len(shape) - self.rank
-        fits = extra >= 0 and all(
-            size in (1, wanted) for size, wanted in zip(self.shape, shape[extra:], strict=True)
-        )
+        fits = extra >= 0 and all(size in (1, wanted) for size, wanted in zip(self.shape, shape[extra:], strict=True))
         if not fits:
             raise ShapeMismatch("broadcast_to", f"shape {self.shape} does not broadcast to {tuple(shape)}")
         kept = (0 if size == 1 else stride for size, stride in zip(self.shape, self.strides, strict=True))
@@ -147,9 +141,7 @@ class Layout:
         """
         wanted = tuple(shape)
         if math.prod(wanted) != self.count or min(wanted, default=0) < 0:
-            raise ShapeMismatch(
-                "reshape", f"shape {wanted} does not hold the {self.count} elements of {self.shape}"
-            )
+            raise ShapeMismatch("reshape", f"shape {wanted} does not hold the {self.count} elements of {self.shape}")
         if wanted == self.shape:
             return self
         if self.is_contiguous:

@@ -34,12 +34,20 @@ def show(shape: Shape) -> str:
     return f"({', '.join(str(dim) for dim in shape)}{',' if len(shape) == 1 else ''})"
 
 
-def integer(op: str, what: str, value: object) -> int:
-    """Return `value` as a Python integer; `GraphError` when it is none."""
+def as_integer(value: object) -> int | None:
+    """Return `value` as a Python integer, or None when it is none."""
     try:
         return int(index(value))  # type: ignore[arg-type]
     except TypeError:
-        raise GraphError(op, f"wanted an integer as {what}, got {value!r}") from None
+        return None
+
+
+def integer(op: str, what: str, value: object) -> int:
+    """Return `value` as a Python integer; `GraphError` when it is none."""
+    plain = as_integer(value)
+    if plain is None:
+        raise GraphError(op, f"wanted an integer as {what}, got {value!r}")
+    return plain
 
 
 def normal_dims(op: str, shape: object, operands: Sequence[object] = ()) -> Shape:
@@ -51,11 +59,7 @@ def normal_dims(op: str, shape: object, operands: Sequence[object] = ()) -> Shap
         raise GraphError(op, f"wanted a sequence of dimensions, got {shape!r}", operands)
     return tuple(
         [
-            symbol(dim)
-            if isinstance(dim, str)
-            else dim
-            if isinstance(dim, Symbolic)
-            else integer(op, "dimension", dim)
+            symbol(dim) if isinstance(dim, str) else dim if isinstance(dim, Symbolic) else integer(op, "dimension", dim)
             for dim in shape
         ]
     )

@@ -60,9 +60,7 @@ class Symbolic:
         return _combine([other, self * -1])
 
     def __mul__(self, other: Dim) -> Dim:
-        return _combine(
-            _from_terms({tuple(sorted((*a, *b))): m * n}) for a, m in self.terms for b, n in _terms(other)
-        )
+        return _combine(_from_terms({tuple(sorted((*a, *b))): m * n}) for a, m in self.terms for b, n in _terms(other))
 
     def __rmul__(self, other: int) -> Dim:
         return self * other

@@ -276,9 +276,7 @@ class Tensor:
         swapped[place], swapped[-1] = swapped[-1], swapped[place]
         return self.permute_dims(swapped).softmax().permute_dims(swapped)
 
-    def layer_norm(
-        self, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-5
-    ) -> Tensor:
+    def layer_norm(self, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-5) -> Tensor:
         """(x - mean) / sqrt(variance + eps) along the last axis, then times `weight`, plus `bias` where
         given.
         """

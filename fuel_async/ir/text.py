@@ -132,9 +132,7 @@ def _node_text(columns: Snapshot | FrozenGraph, node: int, names: Mapping[int, s
         return f"%{node} = constant {_bytes_text(array)} {shown}{_note(array)}"
     words = [f"%{node} =", op.name, *(f"%{arg}" for arg in columns.args[node])]
     if attrs is not None:
-        words += [
-            f"{name}={codec.write(getattr(attrs, name))}" for name, codec in CODECS[type(attrs)].items()
-        ]
+        words += [f"{name}={codec.write(getattr(attrs, name))}" for name, codec in CODECS[type(attrs)].items()]
     return " ".join([*words, shown])
 
 
@@ -186,9 +184,7 @@ class _Reader:
         made = graph.constant(np.frombuffer(raw, kind.require_np()).reshape(shape))
         self._add(node, made, graph.type_of(shape, kind))
 
-    def _node(
-        self, graph: Graph, node: str, name: str, args: str, fields: str, dtype: str, dims: str
-    ) -> None:
+    def _node(self, graph: Graph, node: str, name: str, args: str, fields: str, dtype: str, dims: str) -> None:
         op = BY_NAME.get(name)
         if op is None:
             raise _error(f"there is no op {name!r}")
@@ -215,6 +211,4 @@ def _attrs(op: OpSpec, fields: str) -> Attrs:
     codecs = {} if op.attrs is None else CODECS[op.attrs]
     if list(given) != list(codecs):
         raise _error(f"{op.name} takes the parameters {list(codecs)}, got {list(given)}")
-    return (
-        None if op.attrs is None else op.attrs(*[codec.read(given[name]) for name, codec in codecs.items()])
-    )
+    return None if op.attrs is None else op.attrs(*[codec.read(given[name]) for name, codec in codecs.items()])

@@ -86,9 +86,7 @@ def _leaves(graph: FrozenGraph) -> Iterator[Violation]:
 
 def _results(graph: FrozenGraph) -> Iterator[Violation]:
     seen: dict[tuple[object, ...], str | None] = {}
-    for node, (op, args, attrs, kind) in enumerate(
-        zip(graph.ops, graph.args, graph.attrs, graph.types, strict=True)
-    ):
+    for node, (op, args, attrs, kind) in enumerate(zip(graph.ops, graph.args, graph.attrs, graph.types, strict=True)):
         if op.form is Form.LEAF:
             continue
         operands = [graph.types[arg] for arg in args]

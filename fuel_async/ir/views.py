@@ -24,7 +24,7 @@ from fuel_async.ir.ops.movement import (
     Permute,
     Slice,
 )
-from fuel_async.ir.shape import integer, normal_axes, normal_axis, normal_dims, show
+from fuel_async.ir.shape import as_integer, integer, normal_axes, normal_axis, normal_dims, show
 from fuel_async.ir.symbol import Dim, Symbolic, count, divide
 
 if TYPE_CHECKING:
@@ -140,12 +140,10 @@ def _position(value: Tensor, axis: int, item: int | Symbolic) -> Dim:
     """The entry of an axis that an integer, or a symbol counted from the front, names."""
     if isinstance(item, Symbolic):
         return item
-    if isinstance(item, bool) or not hasattr(item, "__index__"):
-        got = type(item).__name__
-        raise GraphError(
-            "index", f"wanted integers, slices, ... or None, got {got}; pick with take()", [value.type]
-        )
-    dim, place = value.shape[axis], integer("index", "index", item)
+    dim, place = value.shape[axis], None if isinstance(item, bool) else as_integer(item)
+    if place is None:
+        wanted = f"wanted integers, slices, ... or None, got {type(item).__name__}; pick with take()"
+        raise GraphError("index", wanted, [value.type])
     if isinstance(dim, Symbolic):
         return _from_front(dim, place)
     if not -dim <= place < dim:

@@ -2,8 +2,11 @@
 
 A region starts where two sides predicted at 50 µs or more could run beside each other (the branches of a fork, a
 requested output and what follows it, a join of two such branches), and wherever a region's predicted time would pass
-2 ms. Regions are numbered so that dependencies only go from lower to higher numbers: a row joins the highest-numbered
-region among those it reads, or a new one, so the region graph has no cycle by construction.
+2 ms. A region can start only when all that it reads has ended, so a row is not put where it would make others wait.
+
+Each region has an estimated start, that of the graph on as many lanes as it can use. Dependencies only go from
+earlier to later starts, and a start moves only while nothing depends on its region: so the region graph has no cycle,
+and regions are numbered by their starts.
 
 Rows too light to matter wait in *clusters* (no dependency outside, below 50 µs) until a row that reads them has a
 region: a graph of ten thousand tiny kernels becomes a handful of regions, not thousands.
@@ -11,13 +14,13 @@ region: a graph of ten thousand tiny kernels becomes a handful of regions, not t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 
 from fuel_async.ir import Breathe, no_breath
-
-#: From this predicted time on, running beside something else pays for a launch of its own.
-HEAVY_NS = 50_000
+from fuel_async.plan.branches import HEAVY_NS as HEAVY_NS
+from fuel_async.plan.branches import Branches
 
 #: A region is never interrupted on a GPU, and is what cancellation waits for: its predicted time is bounded.
 LONGEST_NS = 2_000_000
@@ -25,12 +28,13 @@ LONGEST_NS = 2_000_000
 #: A cut that yields regions of a mean below half of HEAVY_NS has shattered the graph; then time alone cuts it.
 _SLACK_REGIONS = 8
 
-_SINK, _OPEN = -1, -2
+#: Regions that are looked at for a row that reads more of them: those that end last.
+_LOOKED_AT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The region of each row, and for each region the ones it needs finished first."""
+    """The region of each row, and for each region the ones it needs finished first, all of lower number."""
 
     region_of: Sequence[int]
     needs: Sequence[frozenset[int]]
@@ -52,9 +56,8 @@ def cut(
     if total < 2 * HEAVY_NS:
         regions = [0] * len(costs_ns)
     else:
-        branches = _Branches(costs_ns, preds, breathe)
-        regions = _Cutting(costs_ns, preds, output_rows, branches).run(breathe)
-        if max(regions, default=0) + 1 > 2 * total // HEAVY_NS + _SLACK_REGIONS:
+        regions = _Cutting(costs_ns, preds, output_rows, Branches(costs_ns, preds, breathe)).run(breathe)
+        if max(regions) + 1 > 2 * total // HEAVY_NS + _SLACK_REGIONS:
             regions = by_time(costs_ns)
     return Cut(regions, _needs(regions, preds, breathe))
 
@@ -70,7 +73,9 @@ def by_time(costs_ns: Sequence[int]) -> list[int]:
     return regions
 
 
-def _needs(regions: Sequence[int], preds: Sequence[tuple[int, ...]], breathe: Breathe) -> list[frozenset[int]]:
+def _needs(
+    regions: Sequence[int], preds: Sequence[tuple[int, ...]], breathe: Breathe
+) -> list[frozenset[int]]:
     needs: list[set[int]] = [set() for _ in range(max(regions, default=-1) + 1)]
     for row, sources in enumerate(preds):
         region = regions[row]
@@ -82,169 +87,156 @@ def _needs(regions: Sequence[int], preds: Sequence[tuple[int, ...]], breathe: Br
     return [frozenset(some) for some in needs]
 
 
-class _Branches:
-    """Per row, the predicted time of the branch that starts with it, up to where branches meet again.
-
-    Walked from the end: a branch runs on through single consumers, and through a fork all of whose branches meet in one
-    join that nothing else feeds (a diamond); it ends before any other join. A row that is itself a join starts no
-    branch: what it reads must be finished anyway.
-    """
-
-    def __init__(self, costs_ns: Sequence[int], preds: Sequence[tuple[int, ...]], breathe: Breathe) -> None:
-        count = len(costs_ns)
-        #: Time of the branch from each row on; the row itself included.
-        self.branch_ns = list(costs_ns)
-        #: Consumers of each row, and how many of them start a heavy branch.
-        self.consumers = consumers = [0] * count
-        self.heavy_branches = heavy = [0] * count
-        below = [0] * count
-        ends = [_SINK] * count
-        for row in range(count - 1, -1, -1):
-            end = ends[row]
-            total = costs_ns[row] + below[row]
-            if end >= 0 and consumers[row] == len(preds[end]) > 1:
-                total += self.branch_ns[end]
-                end = ends[end]
-            self.branch_ns[row] = total
-            ends[row] = end
-            sources = preds[row]
-            if len(sources) > 1:
-                end, total = row, 0
-            for source in sources:
-                if not consumers[source]:
-                    ends[source] = end
-                elif ends[source] != end:
-                    ends[source] = _OPEN
-                consumers[source] += 1
-                below[source] += total
-                if total >= HEAVY_NS:
-                    heavy[source] += 1
-            if not row & 255:
-                breathe()
-
-
 class _Cutting:
-    """The forward walk. Regions are numbers from 0; clusters of light rows are numbered from -2 downwards."""
+    """The forward walk. `place` is a region from 0 on, or a cluster of light rows from -2 downwards."""
 
     def __init__(
         self,
         costs_ns: Sequence[int],
         preds: Sequence[tuple[int, ...]],
         output_rows: frozenset[int],
-        branches: _Branches,
+        branches: Branches,
     ) -> None:
         self.costs_ns, self.preds, self.outputs, self.branches = costs_ns, preds, output_rows, branches
         self.place = [0] * len(costs_ns)
-        self.spent: list[int] = []
-        self.reads: list[set[int]] = []
-        #: Where rows go that would join a region which is full; and the join made after a region.
+        # --- by region ---
+        self.start_ns: list[int] = []
+        self.spent_ns: list[int] = []
+        #: What it may grow to. Once another region depends on it, its growth delays that one: then little is left.
+        self.limit_ns: list[int] = []
+        #: How much of its work may still be made to wait for one more need.
+        self.slack_ns: list[int] = []
+        self.needs: list[set[int]] = []
+        self.has_dependents: list[bool] = []
+        #: Where rows go that would join a region which cannot take them.
         self.follower: list[int] = []
+        # --- light rows ---
         self.clusters: dict[int, tuple[list[int], int]] = {}
         self.next_cluster = -2
+        #: Rows that were put into the region of their first reader, with their whole cluster, and have other readers.
+        self.guests: dict[int, list[int]] = {}
 
     def run(self, breathe: Breathe) -> list[int]:
-        place, spent, heavy, outputs = self.place, self.spent, self.branches.heavy_branches, self.outputs
+        place, spent, limit, cuts = self.place, self.spent_ns, self.limit_ns, bytearray(self.branches.forks)
+        for row in self.outputs:
+            cuts[row] = 1
         for row, (cost, sources) in enumerate(zip(self.costs_ns, self.preds, strict=True)):
             if not row & 63:
                 breathe()
-            # The way of nearly all rows: what it reads is in one region, which is no heavy fork and has room.
+            # The way of nearly all rows: what it reads is in one region, which is not cut there and has room.
             if sources:
                 source = sources[0]
                 region = place[source]
-                if region >= 0 and spent[region] + cost <= LONGEST_NS:
-                    if len(sources) == 1:
-                        joins = heavy[source] < 2 and source not in outputs
-                    else:
-                        joins = len(sources) == 2 and place[sources[1]] == region
-                    if joins:
+                if region >= 0 and spent[region] + cost <= limit[region] and not cuts[source]:
+                    if len(sources) == 1 or (
+                        len(sources) == 2 and place[sources[1]] == region and not cuts[sources[1]]
+                    ):
                         place[row] = region
                         spent[region] += cost
                         continue
-            self._assign(row)
-        last = len(self.spent) - 1
-        for number in list(self.clusters):
-            self._absorb(number, last if last >= 0 else self._open())
-            last = len(self.spent) - 1
-        return self.place
+            self._assign(row, cost, sources)
+        self._leftovers()
+        by_start = sorted(range(len(spent)), key=self.start_ns.__getitem__)
+        number = [0] * len(by_start)
+        for rank, region in enumerate(by_start):
+            number[region] = rank
+        return [number[region] for region in place]
 
-    def _open(self) -> int:
-        self.spent.append(0)
-        self.reads.append(set())
-        self.follower.append(-1)
-        return len(self.spent) - 1
-
-    def _assign(self, row: int) -> None:
-        place, sources = self.place, self.preds[row]
-        if len(sources) == 1 and place[sources[0]] >= 0:
-            regions, light = {place[sources[0]]}, set[int]()
-        else:
-            regions = {place[s] for s in sources if place[s] >= 0}
-            light = {place[s] for s in sources if place[s] < 0}
-        if light and self._starts_branch(row, light):
-            region = self._open()
-            for number in sorted(light, reverse=True):
-                self._absorb(number, region)
-            regions.add(region)
-            light = set()
+    def _assign(self, row: int, cost: int, sources: tuple[int, ...]) -> None:
+        place, branches = self.place, self.branches
+        heavy = branches.branch_ns[row] >= HEAVY_NS
+        light = {place[source] for source in sources if place[source] < 0}
+        extra = sum([self.clusters[number][1] for number in light])
+        if light and (
+            extra + cost > LONGEST_NS
+            or (heavy and any(branches.forks[source] for source in sources if place[source] < 0))
+        ):
+            self._promote(light)
+            light, extra = set(), 0
+        if self.guests:
+            self._send_out(sources, heavy)
+        regions = {place[source] for source in sources if place[source] >= 0}
         if not regions:
-            self._join_cluster(row, light)
+            self._join_cluster(row, cost, light)
             return
-        region = self._choose(row, regions)
+        region = self._choose(row, cost + extra, regions, heavy)
         for number in light:
             self._absorb(number, region)
-        self._put(row, region)
-        self.reads[region].update(regions)
+        place[row] = region
+        self.spent_ns[region] += cost
+        regions.discard(region)
+        self._depend(region, regions)
 
-    def _starts_branch(self, row: int, light: set[int]) -> bool:
-        """Whether a light producer forks into heavy branches, so that it must be finished before they start."""
-        heavy = self.branches.heavy_branches
-        return self.branches.branch_ns[row] >= HEAVY_NS and any(
-            heavy[s] >= 2 for s in self.preds[row] if self.place[s] in light
-        )
+    # --- regions -------------------------------------------------------------------------------------------------------
 
-    def _choose(self, row: int, regions: set[int]) -> int:
-        """The region of a row that reads `regions`: the highest of them, unless a cut is due."""
-        highest = max(regions)
-        branches, sources = self.branches, self.preds[row]
-        cost = self.costs_ns[row]
-        if len(regions) > 1:
-            heavy = sum(self.spent[r] >= HEAVY_NS for r in regions)
-            if heavy >= 2 and not regions - {highest} <= self.reads[highest]:
-                joined = self.follower[highest]
-                if joined >= 0 and regions <= self.reads[joined] and self._fits(joined, cost):
-                    return joined
-                made = self._open()
-                self.follower[highest] = made
-                return made
-        if branches.branch_ns[row] >= HEAVY_NS:
-            fork = any(
-                branches.heavy_branches[s] >= 2 or (s in self.outputs and self.spent[highest] >= HEAVY_NS)
-                for s in sources
-                if self.place[s] == highest
-            )
-            if fork and len(sources) == 1:
-                return self._open()
-        while not self._fits(highest, cost):
-            follower = self.follower[highest]
-            if follower < 0:
-                follower = self.follower[highest] = self._open()
-            highest = follower
-        return highest
+    def _open(self, start_ns: int) -> int:
+        self.start_ns.append(start_ns)
+        self.spent_ns.append(0)
+        self.limit_ns.append(LONGEST_NS)
+        self.slack_ns.append(HEAVY_NS)
+        self.needs.append(set())
+        self.has_dependents.append(False)
+        self.follower.append(-1)
+        return len(self.spent_ns) - 1
 
-    def _fits(self, region: int, cost: int) -> bool:
-        return not self.spent[region] or self.spent[region] + cost <= LONGEST_NS
+    def _end_ns(self, region: int) -> int:
+        """When it ends; always after its start."""
+        return self.start_ns[region] + (self.spent_ns[region] or 1)
 
-    def _put(self, row: int, region: int) -> None:
-        self.place[row] = region
-        self.spent[region] += self.costs_ns[row]
+    def _depend(self, region: int, on: Collection[int]) -> None:
+        self.needs[region].update(on)
+        for need in on:
+            if not self.has_dependents[need]:
+                self.has_dependents[need] = True
+                self.limit_ns[need] = min(LONGEST_NS, self.spent_ns[need] + HEAVY_NS)
 
-    def _absorb(self, cluster: int, region: int) -> None:
-        for row in self.clusters.pop(cluster)[0]:
-            self._put(row, region)
+    def _choose(self, row: int, cost: int, regions: set[int], heavy: bool) -> int:
+        """The region of a row that reads `regions`: of those the one that ends last, unless a cut is due."""
+        barred = self._barred(row) if heavy else set[int]()
+        for region in nlargest(_LOOKED_AT, regions - barred, key=self._end_ns):
+            if self._takes(region, regions, cost):
+                return region
+        ready = max(0, *[self._end_ns(region) for region in regions])
+        if not barred:
+            for region in {self.follower[region] for region in regions}:
+                late = heavy and region >= 0 and self._end_ns(region) - ready >= HEAVY_NS
+                if region >= 0 and not late and self._takes(region, regions, cost):
+                    return region
+        made = self._open(ready)
+        if not barred:
+            for region in regions:
+                self.follower[region] = made
+        return made
 
-    def _join_cluster(self, row: int, light: set[int]) -> None:
+    def _barred(self, row: int) -> set[int]:
+        """The regions of which a row that starts a heavy branch cannot become a part: it runs beside what follows."""
+        place, forks, outputs, spent = self.place, self.branches.forks, self.outputs, self.spent_ns
+        return {
+            place[source]
+            for source in self.preds[row]
+            if place[source] >= 0
+            and (forks[source] or (source in outputs and spent[place[source]] >= HEAVY_NS))
+        }
+
+    def _takes(self, region: int, regions: set[int], cost: int) -> bool:
+        """Whether a row that reads `regions` may join `region`; then moves its start to where they have ended."""
+        spent, start = self.spent_ns[region], self.start_ns[region]
+        if spent + cost > self.limit_ns[region]:
+            return False
+        ends = [self._end_ns(need) for need in regions - self.needs[region] if need != region]
+        ready = max(ends, default=start)
+        if ready > start:
+            waits = min(ready - start, spent)
+            if self.has_dependents[region] or waits >= self.slack_ns[region]:
+                return False
+            self.slack_ns[region] -= waits
+            self.start_ns[region] = ready
+        return True
+
+    # --- light rows ----------------------------------------------------------------------------------------------------
+
+    def _join_cluster(self, row: int, cost: int, light: set[int]) -> None:
         """Add a row without a region among its producers to their cluster; a cluster that has grown becomes one."""
-        cost = self.costs_ns[row]
         if light:
             number, *others = sorted(light, key=lambda n: -len(self.clusters[n][0]))
             rows, spent = self.clusters[number]
@@ -261,4 +253,64 @@ class _Cutting:
         self.place[row] = number
         self.clusters[number] = (rows, spent + cost)
         if spent + cost >= HEAVY_NS:
-            self._absorb(number, self._open())
+            self._move(self.clusters.pop(number)[0], self._open(0))
+
+    def _absorb(self, cluster: int, region: int) -> None:
+        """Put a cluster into the region of the row that reads it."""
+        rows = self.clusters.pop(cluster)[0]
+        self._move(rows, region)
+        for row in rows:
+            if self.branches.consumers[row] > 1:
+                self.guests[row] = rows
+
+    def _promote(self, clusters: Collection[int]) -> None:
+        """Put clusters into as few regions of their own as the bound allows. They end before anything else starts."""
+        region = -1
+        for number in sorted(clusters, reverse=True):
+            rows, spent = self.clusters.pop(number)
+            if region < 0 or self.spent_ns[region] + spent > LONGEST_NS:
+                region = self._open(0)
+            self._move(rows, region)
+            self.start_ns[region] = -1 - self.spent_ns[region]
+
+    def _send_out(self, sources: tuple[int, ...], heavy: bool) -> None:
+        """Make a region of guests whose host would keep another reader waiting: that only needs them."""
+        place, guests = self.place, self.guests
+        for source in sources:
+            rows = guests.get(source)
+            if rows is None:
+                continue
+            host = place[source]
+            if any(place[other] == host and other not in guests for other in sources):
+                continue  # it reads the host itself
+            others = {place[other] for other in sources if place[other] >= 0} - {host}
+            if others:
+                joined = max(others, key=self._end_ns)
+                late = host not in self.needs[joined] and (
+                    self._end_ns(host) - max(self.start_ns[joined], 0) >= HEAVY_NS
+                )
+            else:
+                late = heavy and self._end_ns(host) >= HEAVY_NS
+            if late:
+                made = self._open(0)
+                self._move(rows, made)
+                self.spent_ns[host] -= self.spent_ns[made]
+                self.start_ns[made] = min(self.start_ns[host], 0) - 1 - self.spent_ns[made]
+                self._depend(host, (made,))
+                for row in rows:
+                    guests.pop(row, None)
+
+    def _move(self, rows: Sequence[int], region: int) -> None:
+        for row in rows:
+            self.place[row] = region
+            self.spent_ns[region] += self.costs_ns[row]
+
+    def _leftovers(self) -> None:
+        """Clusters that no region reads."""
+        spent = sum([spent for _, spent in self.clusters.values()])
+        last = len(self.spent_ns) - 1
+        if last >= 0 and spent < HEAVY_NS and self.spent_ns[last] + spent <= LONGEST_NS:
+            for number in list(self.clusters):
+                self._absorb(number, last)
+        else:
+            self._promote(list(self.clusters))

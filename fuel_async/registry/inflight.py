@@ -14,40 +14,72 @@ if TYPE_CHECKING:
     from fuel_async.ir import DeviceLocation
 
 
-class InflightCounters:
-    """Saturating counters by device. Usable from any thread; the lock is held for one addition only."""
+class Inflight:
+    """The in-flight work of one device. Usable from any thread; the lock is held for two additions."""
 
-    __slots__ = ("_counts", "_lock", "_pending_ns")
+    __slots__ = ("_lock", "count", "pending_ns")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: dict[DeviceLocation, int] = {}
-        self._pending_ns: dict[DeviceLocation, int] = {}
+        #: Submissions that have not settled, and the nanoseconds that they are predicted to take.
+        self.count = 0
+        self.pending_ns = 0
+
+    def begin(self, predicted_ns: int = 0) -> None:
+        """Count one more submission."""
+        with self._lock:
+            self.count += 1
+            self.pending_ns += predicted_ns
+
+    def end(self, predicted_ns: int = 0) -> None:
+        """Count one submission less; nothing goes below zero."""
+        with self._lock:
+            if self.count:
+                self.count -= 1
+            self.pending_ns = max(self.pending_ns - predicted_ns, 0)
+
+    def pending_ns_add(self, delta_ns: int) -> None:
+        """Add predicted nanoseconds alone, or take them off when negative."""
+        with self._lock:
+            self.pending_ns = max(self.pending_ns + delta_ns, 0)
+
+
+class InflightCounters:
+    """Saturating counters by device. Usable from any thread."""
+
+    __slots__ = ("_by_location",)
+
+    def __init__(self) -> None:
+        self._by_location: dict[DeviceLocation, Inflight] = {}
+
+    def of(self, location: DeviceLocation) -> Inflight:
+        """Return the counter of a device, for who counts often: always the same object."""
+        found = self._by_location.get(location)
+        return found if found is not None else self._by_location.setdefault(location, Inflight())
 
     def inc(self, location: DeviceLocation) -> None:
         """Count one more submission."""
-        with self._lock:
-            self._counts[location] = self._counts.get(location, 0) + 1
+        self.of(location).begin()
 
     def dec(self, location: DeviceLocation) -> None:
         """Count one submission less; nothing happens at zero or on a device never counted."""
-        with self._lock:
-            count = self._counts.get(location, 0)
-            if count:
-                self._counts[location] = count - 1
+        found = self._by_location.get(location)
+        if found is not None:
+            found.end()
 
     def count(self, location: DeviceLocation) -> int:
         """Return the submissions that have not settled; 0 for a device never counted."""
-        return self._counts.get(location, 0)
+        found = self._by_location.get(location)
+        return 0 if found is None else found.count
 
     def pending_ns_add(self, location: DeviceLocation, delta_ns: int) -> None:
         """Add predicted nanoseconds of queued work, or take them off when negative; never below zero."""
-        with self._lock:
-            self._pending_ns[location] = max(self._pending_ns.get(location, 0) + delta_ns, 0)
+        self.of(location).pending_ns_add(delta_ns)
 
     def pending_ns(self, location: DeviceLocation) -> int:
         """Return the predicted nanoseconds of work that has not settled; 0 for a device never counted."""
-        return self._pending_ns.get(location, 0)
+        found = self._by_location.get(location)
+        return 0 if found is None else found.pending_ns
 
 
 _INFLIGHT = InflightCounters()
@@ -76,3 +108,8 @@ def pending_ns_add(location: DeviceLocation, delta_ns: int) -> None:
 def pending_ns(location: DeviceLocation) -> int:
     """Return the predicted nanoseconds of unsettled work on a device. Any thread."""
     return _INFLIGHT.pending_ns(location)
+
+
+def inflight_of(location: DeviceLocation) -> Inflight:
+    """Return the counter of a device of this process: what lanes count with. Any thread."""
+    return _INFLIGHT.of(location)

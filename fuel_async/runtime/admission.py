@@ -1,8 +1,8 @@
 """Admission: how many runs may be under way, and how many bytes they may hold.
 
 First come, first served within a priority; a cancelled waiter leaves at once; a run that can never fit is refused with
-the arithmetic. Waiters may stand on different loops. The bytes of idle instances count until they are dropped, which
-admission asks for (`reclaim`) before it lets a run wait for memory.
+the arithmetic. Waiters may stand on different loops. What is held is the arenas of all instances, idle ones too, and
+the outputs of runs under way; before a run waits for memory, idle instances are dropped (`reclaim`).
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ class Admission:
     """Two budgets, runs and bytes, and the line of those who wait for them. All methods take any thread."""
 
     def __init__(self, device: str, max_runs: int, budget_nbytes: int, reclaim: Callable[[int], int]) -> None:
-        """`reclaim(nbytes)` drops idle memory, at least that much if it can, and returns how much."""
+        """`reclaim(nbytes)` drops idle instances, at least that much if it can, and returns how much; it calls `free`."""
         self.device, self.max_runs, self.budget_nbytes = device, max_runs, budget_nbytes
         self._reclaim = reclaim
         self._lock = threading.RLock()  # re-entrant: a collected plan gives its idle bytes back from anywhere
         self.runs = 0
-        self.used_nbytes = 0
-        self.idle_nbytes = 0
+        self.held_nbytes = 0
         self._line: list[_Waiter] = []
         self._arrivals = 0
 
@@ -51,7 +50,7 @@ class Admission:
             if self._line or not self._fits(nbytes):
                 return False
             self.runs += 1
-            self.used_nbytes += nbytes
+            self.held_nbytes += nbytes
             return True
 
     async def take(self, nbytes: int, priority: int = 0) -> None:
@@ -76,20 +75,32 @@ class Admission:
         """Take back what a run was admitted with, and admit who is next."""
         with self._lock:
             self.runs -= 1
-            self.used_nbytes -= nbytes
+            self.held_nbytes -= nbytes
             waiting = bool(self._line)
         if waiting:
             self._serve()
 
-    def idle(self, delta_nbytes: int) -> None:
-        """Count bytes that an idle instance holds, or holds no longer."""
+    def free(self, nbytes: int) -> None:
+        """Take back bytes alone: an instance was dropped."""
         with self._lock:
-            self.idle_nbytes += delta_nbytes
+            self.held_nbytes -= nbytes
+            first = self._line[0] if self._line and nbytes > 0 else None
+        if first is not None:
+            first.share.waker.post(self._serve)  # not here: this may be the middle of a collection, or of `_serve`
+
+    def hold(self, nbytes: int) -> None:
+        """Count bytes of an instance that is made beside a run's own admission."""
+        self.free(-nbytes)
+
+    def hold_nowait(self, nbytes: int) -> bool:
+        """Count bytes of an instance that nobody has asked for yet, if they fit."""
+        with self._lock:
+            fits = self.held_nbytes + nbytes <= self.budget_nbytes
+            self.held_nbytes += nbytes if fits else 0
+            return fits
 
     def _fits(self, nbytes: int) -> bool:
-        return self.runs < self.max_runs and (
-            self.used_nbytes + self.idle_nbytes + nbytes <= self.budget_nbytes
-        )
+        return self.runs < self.max_runs and self.held_nbytes + nbytes <= self.budget_nbytes
 
     def _serve(self) -> None:
         while True:
@@ -97,11 +108,11 @@ class Admission:
                 if not self._line or self.runs >= self.max_runs:
                     return
                 waiter = self._line[0]
-                short = self.used_nbytes + self.idle_nbytes + waiter.nbytes - self.budget_nbytes
+                short = self.held_nbytes + waiter.nbytes - self.budget_nbytes
                 if short <= 0:
                     heapq.heappop(self._line)
                     self.runs += 1
-                    self.used_nbytes += waiter.nbytes
+                    self.held_nbytes += waiter.nbytes
                     waiter.granted = True
             if short > 0:
                 if not self._reclaim(short):

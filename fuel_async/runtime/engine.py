@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
-
 from fuel_async.errors import FuelError
 from fuel_async.ir import FrozenGraph, Graph, PrecisionGuarantee, freeze
 from fuel_async.runtime import feeds as feed_rules
@@ -45,7 +44,7 @@ class Engine:
         self.admission = Admission(
             str(session.device.location), config.max_inflight, memory.budget_nbytes, self._reclaim
         )
-        self.cache = PlanCache(session, self.admission.idle)
+        self.cache = PlanCache(session, self.admission.free)
         self.flights = SingleFlight(session)
         self.driver = Driver(session.lanes, session.device.slot_capacity, self._released)
         self.counters = Counters()
@@ -106,7 +105,7 @@ class Engine:
             instance = idle.pop()
         except IndexError:
             instance = prepared.bind()
-            prepared.adopt(instance)
+            self.admission.hold(instance.nbytes)
         outputs = prepared.allocate_outputs()
         started_ns = perf_counter_ns()
         try:
@@ -141,17 +140,15 @@ class Engine:
         priority: int,
         progress: Progress | None,
     ) -> Results:
-        nbytes = prepared.nbytes
-        if not self.admission.take_nowait(nbytes):
-            await self.admission.take(nbytes, priority)
+        instance = await self._admit(prepared, priority)
         try:
-            instance = prepared.take()
-            if instance is None:
-                instance = await self._bind(prepared)
             kept = [value.copy() if value.nbytes <= _COPIED_NBYTES else value for value in values]
             run = ActiveRun(graph, prepared, instance, kept, share, priority, progress)
+            if run.result.get_loop().get_debug():
+                run.guard([value for value in values if value.nbytes > _COPIED_NBYTES])
         except BaseException:
-            self.admission.give(nbytes)
+            prepared.give(instance)
+            self.admission.give(prepared.output_nbytes)
             raise
         self.driver.start(run)
         for lane in self.session.lanes:
@@ -164,10 +161,30 @@ class Engine:
         finally:
             del run  # error -> traceback -> this frame -> run -> future -> error
 
+    async def _admit(self, prepared: Prepared, priority: int) -> PlanInstance:
+        """Wait for a place among the runs under way, and for an instance; the outputs' bytes are then held, too."""
+        admission, arena_nbytes = self.admission, prepared.plan.arena_nbytes
+        asked = prepared.output_nbytes if prepared.idle else prepared.nbytes
+        if not admission.take_nowait(asked):
+            asked = prepared.nbytes
+            await admission.take(asked, priority)
+        instance = prepared.take()
+        if instance is not None:
+            if asked == prepared.nbytes:
+                admission.free(arena_nbytes)  # one came back meanwhile, and its arena is counted already
+            return instance
+        if asked != prepared.nbytes:
+            admission.hold(arena_nbytes)  # another run was faster
+        try:
+            return await self._bind(prepared)
+        except BaseException:
+            admission.give(prepared.nbytes)
+            raise
+
     def _released(self, run: ActiveRun, delivered: bool) -> None:
         prepared = run.prepared
         prepared.give(run.instance)
-        self.admission.give(prepared.nbytes)
+        self.admission.give(prepared.output_nbytes)
         counters = self.counters
         if delivered:
             counters.on_lanes += 1
@@ -213,8 +230,12 @@ class Engine:
     def _plan(self, frozen: FrozenGraph, key: Key, breathe: Any) -> Prepared:
         """In the worker thread: plan, and bind the instance of the run that asks."""
         prepared = self.cache.prepare(frozen, key, breathe)
-        if not prepared.idle:
-            prepared.give(prepared.bind(breathe))
+        if not prepared.idle and self.admission.hold_nowait(prepared.plan.arena_nbytes):
+            try:
+                prepared.give(prepared.bind(breathe))
+            except BaseException:
+                self.admission.free(prepared.plan.arena_nbytes)
+                raise
         return prepared
 
     async def _bind(self, prepared: Prepared) -> PlanInstance:

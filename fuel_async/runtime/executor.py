@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 
 from fuel_async.backends import Device
 from fuel_async.errors import ExecutorClosed, ForkedProcess, Overloaded, UserError
@@ -205,6 +205,7 @@ class Executor:
         if engine is None:
             return Statistics(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {})
         counters, admission = engine.counters, engine.admission
+        idle_nbytes = sum(prepared.idle_nbytes for prepared in engine.cache.all())
         return Statistics(
             runs_inline=counters.inline,
             runs_on_lanes=counters.on_lanes,
@@ -213,8 +214,8 @@ class Executor:
             runs_active=admission.runs,
             runs_waiting=admission.waiting,
             plans_prepared=engine.cache.made,
-            used_nbytes=admission.used_nbytes,
-            idle_nbytes=admission.idle_nbytes,
+            used_nbytes=admission.held_nbytes - idle_nbytes,
+            idle_nbytes=idle_nbytes,
             budget_nbytes=admission.budget_nbytes,
             devices={
                 device.location: DeviceStatistics(
@@ -229,7 +230,7 @@ class Executor:
 
     # --- life ------------------------------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Executor:
+    async def __aenter__(self) -> Self:
         await self._open()
         return self
 

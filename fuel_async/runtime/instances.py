@@ -40,7 +40,7 @@ class Prepared:
 
     __slots__ = (
         "_booleans",
-        "_idle_bytes",
+        "_free",
         "_names",
         "_outputs",
         "alive",
@@ -52,6 +52,7 @@ class Prepared:
         "idle",
         "last_used",
         "nbytes",
+        "output_nbytes",
         "ports",
         "plan",
         "shape",
@@ -63,9 +64,9 @@ class Prepared:
         graph: FrozenGraph,
         device: Device,
         generation: int,
-        idle_bytes: Callable[[int], None],
+        free: Callable[[int], None],
     ) -> None:
-        """`idle_bytes` is told when an idle instance starts or ceases to hold memory."""
+        """`free(nbytes)` is told when an instance ceases to hold memory."""
         self.plan, self.device, self.generation = plan, device, generation
         self.constants: list[Array] = [graph.constants[node] for node in plan.constants]
         self.shape: RunShape = shape_of(plan)
@@ -80,38 +81,40 @@ class Prepared:
             (_unless_all(region.program.feeds, plan.feeds), _unless_all(region.program.outputs, plan.outputs))
             for region in plan.regions
         ]
-        #: Bytes that a run is admitted with.
+        #: Bytes that a run needs: without, and with, an instance of its own.
+        self.output_nbytes = plan.output_nbytes
         self.nbytes = plan.arena_nbytes + plan.output_nbytes
         self.idle: deque[PlanInstance] = deque()
-        self._idle_bytes = idle_bytes
+        self._free = free
         self.last_used = 0
         #: False once the cache has dropped it: instances that come back are not kept.
         self.alive = True
 
+    @property
+    def idle_nbytes(self) -> int:
+        """Bytes that idle instances hold."""
+        return len(self.idle) * self.plan.arena_nbytes
+
     def take(self) -> PlanInstance | None:
         """Return an idle instance, or None when all are in use. Any thread."""
         try:
-            instance = self.idle.pop()
+            return self.idle.pop()
         except IndexError:
             return None
-        self._idle_bytes(-instance.nbytes)
-        return instance
 
     def give(self, instance: PlanInstance) -> None:
         """Keep an instance for the next run. Any thread."""
-        if self.alive:
-            self._idle_bytes(instance.nbytes)
-            self.idle.append(instance)
-
-    def adopt(self, instance: PlanInstance) -> None:
-        """Count an instance as idle that is in use for the length of a call."""
-        self._idle_bytes(instance.nbytes)
+        self.idle.append(instance)
+        if not self.alive:
+            self.drop_idle()
 
     def drop_idle(self) -> int:
         """Give up the idle instances; return the bytes that they held. Any thread."""
         dropped = 0
         while (instance := self.take()) is not None:
             dropped += instance.nbytes
+        if dropped:
+            self._free(dropped)
         return dropped
 
     def __del__(self) -> None:

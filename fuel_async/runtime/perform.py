@@ -33,7 +33,7 @@ from fuel_async.schedule import (
     Scheduler,
     Stop,
 )
-from fuel_async.streams import CompletionHandle, Lane, LoopShare, StopFlag, fresh
+from fuel_async.streams import CompletionHandle, Lane, LoopShare, StopFlag, Waker, fresh
 
 Array = NDArray[Any]
 Results = dict[str, Array]
@@ -44,6 +44,7 @@ class ActiveRun:
 
     __slots__ = (
         "graph",
+        "guarded",
         "handles",
         "instance",
         "number",
@@ -77,8 +78,22 @@ class ActiveRun:
         self.work_ns = 0
         #: Set on the run's own loop, at its end.
         self.result: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
+        #: Feeds that a loop in debug mode keeps its callers from writing while lanes read them.
+        self.guarded: list[Array] = []
         if progress is not None:
             progress.total = len(prepared.plan.regions)
+
+    def guard(self, values: Sequence[Array]) -> None:
+        """Make feeds read-only until the run has ended: a write then raises where it is made."""
+        for value in values:
+            if value.flags.writeable:
+                value.flags.writeable = False
+                self.guarded.append(value)
+
+    def unguard(self) -> None:
+        """Let callers write their feeds again. Idempotent."""
+        while self.guarded:
+            self.guarded.pop().flags.writeable = True
 
 
 class Progress:
@@ -104,6 +119,8 @@ class Driver:
         self._events: deque[Event] = deque()
         self._busy = threading.Lock()
         self._numbers = count(1)
+        #: What loops are to be told, once the scheduler is free.
+        self._told: list[tuple[Waker, Callable[[], None]]] = []
         self.active: dict[int, ActiveRun] = {}
 
     def start(self, run: ActiveRun) -> None:
@@ -125,7 +142,11 @@ class Driver:
                 while events:
                     self._perform(self._scheduler.handle(events.popleft()))
             finally:
+                told, self._told = self._told, []
                 busy.release()
+            # A loop is woken last: it may take the interpreter at once, and then finds nobody at the scheduler.
+            for waker, call in told:
+                waker.post(call)
 
     def story(self, run: int) -> list[str]:
         """What the scheduler heard of a run and said about it."""
@@ -147,6 +168,7 @@ class Driver:
                     self._deliver(run)
                 case Release():
                     del self.active[run.number]
+                    run.unguard()
                     delivered = not run.stop.stopped
                     run.values, run.outputs = [], []
                     run.handles.clear()
@@ -156,13 +178,13 @@ class Driver:
 
     def _launch(self, run: ActiveRun, region: int, lane: Lane, waits: tuple[int, ...]) -> None:
         instance = run.instance.programs[region]
-        program = instance.program
         values, outputs = run.values, run.outputs
+        feeds, given = run.prepared.ports[region]
         handle = lane.submit(
             instance,
-            [values[place] for place in program.feeds],
-            [outputs[place] for place in program.outputs],
-            waits=[run.handles[need] for need in waits],
+            values if feeds is None else [values[place] for place in feeds],
+            outputs if given is None else [outputs[place] for place in given],
+            waits=[run.handles[need] for need in waits] if waits else (),
             stop=run.stop,
         )
         run.handles[region] = handle
@@ -183,13 +205,14 @@ class Driver:
 
     def _deliver(self, run: ActiveRun) -> None:
         run.prepared.history.record(run.work_ns)
+        run.unguard()
         results, future = run.prepared.deliver(run.outputs), run.result
 
         def deliver() -> None:
             if not future.done():
                 future.set_result(results)
 
-        run.share.waker.post(deliver)
+        self._told.append((run.share.waker, deliver))
 
     def _fail(self, run: ActiveRun, error: BaseException) -> None:
         told, future = described(error, run.graph), run.result
@@ -198,7 +221,7 @@ class Driver:
             if not future.done():
                 future.set_exception(told)
 
-        run.share.waker.post(fail)
+        self._told.append((run.share.waker, fail))
 
 
 def described(error: BaseException, graph: FrozenGraph) -> BaseException:

@@ -13,7 +13,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fuel_async.dispatch import OpParams, derive_params, kernel_dtypes
-from fuel_async.errors import DeviceLost, ExecutorClosed, FeedError, GraphError, KernelFailed, MissingInput
+from fuel_async.errors import (
+    DeviceLost,
+    ExecutorClosed,
+    FeedError,
+    GraphError,
+    KernelFailed,
+    MissingInput,
+    NoBackendForOp,
+)
 from fuel_async.ir import (
     BY_NAME,
     Breathe,
@@ -57,9 +65,7 @@ class PipelinedExecutor:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def realize(
-        self, graph: Graph, target: Target, inputs: Mapping[str, Any] | None = None
-    ) -> Realized:
+    async def realize(self, graph: Graph, target: Target, inputs: Mapping[str, Any] | None = None) -> Realized:
         """Compute one value: its storage and how it lies in it. See `realize_many`."""
         (realized,) = await self.realize_many(graph, [target], inputs)
         return realized
@@ -83,9 +89,7 @@ class PipelinedExecutor:
                 pass
         return walk.realized()
 
-    async def begin(
-        self, graph: Snapshot, nodes: Sequence[int], inputs: Mapping[str, Any]
-    ) -> tuple[Walking, HostLane]:
+    async def begin(self, graph: Snapshot, nodes: Sequence[int], inputs: Mapping[str, Any]) -> tuple[Walking, HostLane]:
         """Make a walk to `nodes` ready, off the loop, and return it with the lane it is for."""
         session = (await self._executor.engine()).session
         lane = session.lanes[0]
@@ -100,9 +104,7 @@ class PipelinedExecutor:
 class Walking:
     """One walk: the storages and layouts of the nodes met so far and still needed."""
 
-    def __init__(
-        self, graph: Snapshot, nodes: Sequence[int], inputs: Mapping[str, Any], breathe: Breathe
-    ) -> None:
+    def __init__(self, graph: Snapshot, nodes: Sequence[int], inputs: Mapping[str, Any], breathe: Breathe) -> None:
         """Check the inputs and bind the symbols. A few microseconds a node, besides feeds that are copied."""
         unknown = {name: "is not an input of the graph" for name in inputs if name not in graph.inputs}
         if unknown:
@@ -180,9 +182,7 @@ class Walking:
 
     # --- inside ---
 
-    def _place_inputs(
-        self, given: Mapping[str, Any], arrays: Mapping[str, Any], sizes: Mapping[str, int]
-    ) -> None:
+    def _place_inputs(self, given: Mapping[str, Any], arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         problems = feed_rules.check(self.graph, arrays, sizes)
         for name, node in self.graph.inputs.items():
             kind, value = self.graph.types[node], given[name]
@@ -227,15 +227,17 @@ class Walking:
         types = [self.graph.types[arg] for arg in args]
         params = OpParams.NONE if op is _COPY else derive_params(op, self.graph.attrs[node], types, kind)
         dtypes = kernel_dtypes(op, types, kind)
-        compiled = compile_node(op.kind, dtypes, lane.location.backend, params, self._bindings)
+        try:
+            compiled = compile_node(op.kind, dtypes, lane.location.backend, params, self._bindings)
+        except NoBackendForOp as error:
+            error.add_note(f"asked for by {self.graph.describe(node)}")
+            raise
         inputs = [self._storages[arg] for arg in args]
         layout = Layout.contiguous(_sizes(kind))
         layouts = [*[self._layouts[arg] for arg in args], layout]
         output = alloc_cpu(kind.dtype, layout.count)
         waits = [self._producers[arg] for arg in args if arg in self._producers]
-        handle = execute_compiled(
-            compiled, inputs, [output], layouts, lane=lane, waits=waits, node=node, stop=stop
-        )
+        handle = execute_compiled(compiled, inputs, [output], layouts, lane=lane, waits=waits, node=node, stop=stop)
         self._place(node, output, layout)
         self._producers[node] = handle
         return handle

@@ -31,9 +31,9 @@ Key: TypeAlias = tuple[Sizes, PrecisionGuarantee | None]
 class PlanCache:
     """Prepared plans by graph, and plans by structure. All methods take any thread."""
 
-    def __init__(self, session: Session, idle_bytes: Callable[[int], None]) -> None:
-        """`idle_bytes` is told when an idle instance starts or ceases to hold memory."""
-        self._session, self._idle_bytes = session, idle_bytes
+    def __init__(self, session: Session, free: Callable[[int], None]) -> None:
+        """`free(nbytes)` is told when an instance ceases to hold memory."""
+        self._session, self._free = session, free
         self._lock = threading.Lock()
         #: By the identity of the graph, which a weak reference guards: a look-up costs a tenth of a microsecond.
         self._prepared: dict[int, tuple[weakref[FrozenGraph], dict[Key, Prepared]]] = {}
@@ -68,7 +68,7 @@ class PlanCache:
         if plan is None:
             target = self._session.target(precision)
             plan = make_plan(bound.without_constants(), target, breathe)
-        prepared = Prepared(plan, bound, self._session.device, generation, self._idle_bytes)
+        prepared = Prepared(plan, bound, self._session.device, generation, self._free)
         with self._lock:
             self.made += 1
             self._plans[plan_key] = plan

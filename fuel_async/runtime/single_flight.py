@@ -24,12 +24,15 @@ class SingleFlight:
         flight = self._flying.get(key)
         if flight is None or flight[0].done():
             flight = self._flying[key] = self._session.call(work)
+            # Not by a caller: all of them may have been cancelled, and the key may hold a graph.
+            flight[0].add_done_callback(lambda handle: self._landed(key, handle))
         LoopShare.running().watch(self._session.worker)
         handle, call = flight
-        try:
-            await handle
-        finally:
-            if handle.done() and self._flying.get(key) is flight:
-                del self._flying[key]
+        await handle
         value: T = call.value
         return value
+
+    def _landed(self, key: Hashable, handle: CompletionHandle) -> None:
+        flight = self._flying.get(key)
+        if flight is not None and flight[0] is handle:
+            del self._flying[key]

@@ -44,9 +44,7 @@ class Walk:
     def results(self) -> dict[str, Array]:
         """The outputs by name, arrays of the caller's own, once the walk has ended."""
         if self._results is None:
-            raise UserError(
-                "the walk has no results: it has not ended, or it failed; take all of its handles"
-            )
+            raise UserError("the walk has no results: it has not ended, or it failed; take all of its handles")
         return self._results
 
     def __aiter__(self) -> Walk:

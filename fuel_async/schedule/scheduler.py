@@ -49,7 +49,7 @@ class Scheduler:
                 instructions = self._cancelled(run)
             case _:
                 assert_never(event)
-        told = (*instructions, *self._fill())
+        told = (*instructions, *self._fill()) if self._queue else instructions
         self._story.append((event, told))
         return told
 
@@ -101,9 +101,7 @@ class Scheduler:
         state = self.runs.get(run)
         if state is None:
             raise InvariantBroken("only admitted runs settle regions", f"run {run}", self.story(run))
-        load = self.loads[state.settle(region)]
-        load.held -= 1
-        load.held_ns -= state.shape.predicted_ns[region]
+        self.loads[state.settle(region)].give(state.shape.predicted_ns[region])
         return state
 
     def _stop(self, state: RunState, error: BaseException | None) -> tuple[Instruction, ...]:
@@ -132,7 +130,8 @@ class Scheduler:
         """Give free slots to candidates: the run of highest priority first, then whoever has waited for most turns."""
         launches: list[Instruction] = []
         blocked: list[RunState] = []
-        while self._queue and any(load.free for load in self.loads):
+        loads = self.loads
+        while self._queue and any([load.free for load in loads]):
             _, _, run = heapq.heappop(self._queue)
             self._queued.discard(run)
             state = self.runs.get(run)
@@ -156,8 +155,6 @@ class Scheduler:
             if lane is not None:
                 waits = state.waits(region)
                 state.issue(region, lane)
-                load = self.loads[lane]
-                load.held += 1
-                load.held_ns += state.shape.predicted_ns[region]
+                self.loads[lane].take(state.shape.predicted_ns[region])
                 return Launch(state.run, region, lane, waits)
         return None

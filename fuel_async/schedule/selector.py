@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from fuel_async.schedule.shape import LaneShape
@@ -15,19 +16,30 @@ class LaneLoad:
     shape: LaneShape
     held: int = 0
     held_ns: int = 0
+    #: Whether it should be given more.
+    free: bool = True
 
-    @property
-    def free(self) -> bool:
-        """Whether it should be given more."""
-        return self.held < self.shape.slot_capacity
+    def take(self, predicted_ns: int) -> None:
+        """Note a submission."""
+        self.held += 1
+        self.held_ns += predicted_ns
+        self.free = self.held < self.shape.slot_capacity
+
+    def give(self, predicted_ns: int) -> None:
+        """Note that a submission has settled."""
+        self.held -= 1
+        self.held_ns -= predicted_ns
+        self.free = self.held < self.shape.slot_capacity
 
 
-def choose_lane(loads: Sequence[LaneLoad], waited_for: set[int], fine: bool) -> int | None:
+def choose_lane(loads: Sequence[LaneLoad], waited_for: AbstractSet[int], fine: bool) -> int | None:
     """Return the lane for a region, or None when it must wait.
 
     A region that waits for work in flight goes behind it, on that lane, or nowhere yet. Any other goes where the least
     predicted time is held; the first of equals, so that equal histories give equal choices.
     """
+    if len(loads) == 1:
+        return 0 if loads[0].free else None
     if len(waited_for) > 1:
         return None
     lanes = waited_for or range(len(loads))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fuel_async.plan import Plan
 
@@ -20,6 +20,14 @@ class RunShape:
     predicted_ns: Sequence[int]
     #: Regions of kernels so small that they are kept on one host lane.
     fine: Sequence[bool]
+    #: Number of needs of each region, and the regions without any: where every run starts.
+    missing: Sequence[int] = field(init=False)
+    roots: Sequence[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        missing = [len(needs) for needs in self.needs]
+        object.__setattr__(self, "missing", missing)
+        object.__setattr__(self, "roots", [region for region, count in enumerate(missing) if not count])
 
     def __len__(self) -> int:
         return len(self.needs)

@@ -7,10 +7,14 @@ lane's order, it may be submitted at once, so that the lane goes from one to the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 
 from fuel_async.errors import InvariantBroken
 from fuel_async.schedule.shape import RunShape
+
+
+_NONE: frozenset[int] = frozenset()
 
 
 class Phase(Enum):
@@ -45,23 +49,26 @@ class RunState:
         #: Regions whose results are there.
         self.finished: set[int] = set()
         #: Needs of each region that are neither finished nor in flight.
-        self._missing = [len(needs) for needs in shape.needs]
+        self._missing = list(shape.missing)
         #: Regions that may be submitted now or behind what a lane holds, in order.
-        self.candidates: list[int] = [region for region, missing in enumerate(self._missing) if not missing]
+        self.candidates: list[int] = list(shape.roots)
 
     @property
     def complete(self) -> bool:
         """Whether every region has finished."""
         return len(self.finished) == len(self.shape)
 
-    def lanes_waited_for(self, region: int) -> set[int]:
+    def lanes_waited_for(self, region: int) -> AbstractSet[int]:
         """The lanes that hold what the region needs and have not finished it."""
         in_flight = self.in_flight
+        if not in_flight:
+            return _NONE
         return {in_flight[need] for need in self.shape.needs[region] if need in in_flight}
 
     def waits(self, region: int) -> tuple[int, ...]:
         """The needs of the region that are in flight."""
-        return tuple(need for need in self.shape.needs[region] if need in self.in_flight)
+        in_flight = self.in_flight
+        return tuple([need for need in self.shape.needs[region] if need in in_flight]) if in_flight else ()
 
     def issue(self, region: int, lane: int) -> None:
         """Note that the region goes to the lane; what hangs on it alone becomes a candidate."""

@@ -13,17 +13,16 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fuel_async.errors import DeviceLost, UserError
-from fuel_async.registry import inflight_dec, inflight_inc
 from fuel_async.streams.errors import fresh
 from fuel_async.streams.loop_share import LoopShare
 
 if TYPE_CHECKING:
     from fuel_async.ir import DeviceLocation
+    from fuel_async.registry import Inflight
 
 _LOG = logging.getLogger("fuel_async")
 
@@ -47,23 +46,27 @@ class Completion(Protocol):
 
 
 class HostSignal:
-    """The completion of work done by a host thread, which sets it."""
+    """The completion of work done by a host thread, which sets it. Making one costs next to nothing."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_reached", "_waiters")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
+        self._reached = False
+        self._waiters: list[threading.Event] = []
 
     def set(self) -> None:
-        """Let every present and future waiter go. Called once, by the thread that did the work."""
-        self._lock.release()
+        """Let every present and future waiter go. Called by the thread that did the work."""
+        self._reached = True  # first, then look: a waiter appends, then looks
+        for waiter in self._waiters:
+            waiter.set()
 
     def wait(self, timeout_s: float | None) -> WaitStatus:
         """Block until the work is done; never LOST, since a lane outlives what its kernels raise."""
-        if not self._lock.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0.0)):
-            return WaitStatus.TIMEOUT
-        self._lock.release()
+        if not self._reached:
+            waiter = threading.Event()
+            self._waiters.append(waiter)
+            if not self._reached and not waiter.wait(timeout_s):
+                return WaitStatus.TIMEOUT
         return WaitStatus.REACHED
 
 
@@ -77,8 +80,7 @@ class _Reached:
 REACHED = _Reached()
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """When and where a submission ran. Times are of `time.perf_counter_ns`."""
 
     device: DeviceLocation
@@ -110,8 +112,8 @@ class CompletionHandle:
     """
 
     __slots__ = (
-        "_callbacks", "_claim", "_counted", "_error", "_timing",
-        "completion", "device", "lane", "node", "submitted_ns",
+        "_callbacks", "_claim", "_error", "_inflight", "_timing",
+        "completion", "device", "lane", "node", "predicted_ns", "submitted_ns",
     )  # fmt: skip
 
     def __init__(
@@ -122,23 +124,24 @@ class CompletionHandle:
         submitted_ns: int,
         *,
         node: int | None = None,
-        counted: bool = True,
+        predicted_ns: int = 0,
+        inflight: Inflight | None = None,
     ) -> None:
-        """Lanes make these. `counted` handles are in the device's in-flight count until they settle."""
+        """Lanes make these. `inflight` counts the handle until it settles."""
         self.completion, self.device, self.lane = completion, device, lane
-        self.submitted_ns, self.node = submitted_ns, node
+        self.submitted_ns, self.node, self.predicted_ns = submitted_ns, node, predicted_ns
         self._claim: list[None] = [None]
         self._callbacks: deque[Settled] = deque()
         self._timing: Timing | None = None
         self._error: BaseException | None = None
-        self._counted = counted
-        if counted:
-            inflight_inc(device)
+        self._inflight = inflight
+        if inflight is not None:
+            inflight.begin(predicted_ns)
 
     @classmethod
     def ready(cls, device: DeviceLocation, timing: Timing, *, node: int | None = None) -> CompletionHandle:
         """Return a settled handle for work that was done in place; it was never in flight."""
-        handle = cls(REACHED, device, timing.lane, timing.submitted_ns, node=node, counted=False)
+        handle = cls(REACHED, device, timing.lane, timing.submitted_ns, node=node)
         handle.settle(timing)
         return handle
 
@@ -148,8 +151,8 @@ class CompletionHandle:
             self._claim.pop()  # atomic: one caller wins
         except IndexError:
             return False
-        if self._counted:
-            inflight_dec(self.device)
+        if self._inflight is not None:
+            self._inflight.end(self.predicted_ns)
         self._error = error
         self._timing = timing  # last: this is what makes it done
         self._fire()

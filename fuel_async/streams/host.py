@@ -21,7 +21,7 @@ import numpy as np
 
 from fuel_async.errors import ExecutorClosed, Stopped
 from fuel_async.ir import DeviceLocation
-from fuel_async.registry import pending_ns_add
+from fuel_async.registry import Inflight, inflight_of
 from fuel_async.streams.completion import CompletionHandle, HostSignal, Timing
 from fuel_async.streams.errors import without_frames
 from fuel_async.streams.lane import StopFlag
@@ -50,7 +50,8 @@ class HostCall(Protocol):
     """What a host lane can run: a bound instance, or a single bound kernel."""
 
     @property
-    def predicted_ns(self) -> int: ...
+    def predicted_ns(self) -> int:
+        """What it is expected to take."""
 
     def execute(
         self,
@@ -69,18 +70,25 @@ _Bound = tuple[Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]]
 
 
 class _Job:
-    __slots__ = ("bound", "handle", "instance", "predicted_ns", "signal", "stop", "waiting")
+    """A submission. It holds its lane: a lane lives as long as it has work."""
+
+    __slots__ = ("bound", "handle", "instance", "lane", "predicted_ns", "signal", "stop", "waiting")
 
     def __init__(
-        self,
-        instance: HostCall,
-        bound: _Bound,
-        stop: StopFlag | None,
-        handle: CompletionHandle,
-        signal: HostSignal,
+        self, lane: HostLane, instance: HostCall, bound: _Bound, stop: StopFlag | None, node: int | None
     ) -> None:
-        self.instance, self.bound, self.stop, self.handle, self.signal = instance, bound, stop, handle, signal
+        self.lane, self.instance, self.bound, self.stop = lane, instance, bound, stop
         self.predicted_ns = instance.predicted_ns
+        self.signal = HostSignal()
+        self.handle = CompletionHandle(
+            self.signal,
+            lane.location,
+            lane.name,
+            perf_counter_ns(),
+            node=node,
+            predicted_ns=self.predicted_ns,
+            inflight=lane.inflight,
+        )
         self.waiting = 0
 
 
@@ -89,7 +97,8 @@ class HostLane:
 
     def __init__(self, name: str, location: DeviceLocation, *, counted: bool = True) -> None:
         """Name a lane of a host device. Nothing runs yet. Work that is not `counted` is none of the device's."""
-        self.name, self.location, self._counted = name, location, counted
+        self.name, self.location = name, location
+        self.inflight: Inflight | None = inflight_of(location) if counted else None
         self.due_ns = NEVER
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()  # `+=` on an attribute is not atomic
@@ -126,31 +135,27 @@ class HostLane:
         node: int | None = None,
     ) -> CompletionHandle:
         """See `Lane.submit`. `node` labels the handle of a single kernel."""
-        signal = HostSignal()
-        handle = CompletionHandle(signal, self.location, self.name, perf_counter_ns(), node=node, counted=self._counted)
-        job = _Job(instance, (feeds, outputs, sessions, scalars), stop, handle, signal)
+        job = _Job(self, instance, (feeds, outputs, sessions, scalars), stop, node)
+        # What this lane was given before runs before: only completions of others can hold a job back.
+        others = [wait for wait in waits if wait.lane != self.name or wait.device != self.location] if waits else None
         with self._lock:
-            if self._closed:
-                closed = True
-            else:
-                closed = False
+            closed = self._closed
+            if not closed:
                 self._pending_count += 1
                 self._pending_ns += job.predicted_ns
+                if not others:
+                    self._jobs.put(job)
                 if self._thread is None:
                     self._start()
+        handle = job.handle
         if closed:
-            now_ns = perf_counter_ns()
-            signal.set()
+            job.signal.set()
+            now_ns = handle.submitted_ns
             handle.settle(Timing(self.location, self.name, now_ns, now_ns, now_ns, 0), ExecutorClosed())
-            return handle
-        if self._counted:
-            pending_ns_add(self.location, job.predicted_ns)
-        # What this lane was given before runs before: only completions of others can hold a job back.
-        others = [wait for wait in waits if wait.lane != self.name or wait.device != self.location]
-        if not others:
-            self._enqueue(job)
-        else:
+        elif others:
             self._enqueue_after(job, others)
+        else:
+            self.due_ns = min(self.due_ns, handle.submitted_ns + LATE_NS)
         return handle
 
     def submit_copy(
@@ -175,13 +180,9 @@ class HostLane:
             self._thread.join(timeout_s)
 
     def _start(self) -> None:
-        server = _Server(weakref.ref(self), self._jobs)
+        server = _Server(self, self._jobs)
         self._thread = threading.Thread(target=server.serve, name=f"fuel_async {self.name}", daemon=True)
         self._thread.start()
-
-    def _enqueue(self, job: _Job) -> None:
-        self._jobs.put(job)
-        self.due_ns = min(self.due_ns, perf_counter_ns() + LATE_NS)
 
     def _enqueue_after(self, job: _Job, waits: Sequence[CompletionHandle]) -> None:
         job.waiting = len(waits)
@@ -191,7 +192,8 @@ class HostLane:
                 job.waiting -= 1
                 last = not job.waiting
             if last:
-                self._enqueue(job)
+                self._jobs.put(job)
+                self.due_ns = min(self.due_ns, perf_counter_ns() + LATE_NS)
 
         # The error of a failed wait is found when the job's turn comes: its handle then settles in lane order.
         job.instance = _After(job.instance, tuple(waits))
@@ -206,8 +208,6 @@ class HostLane:
             self._pending_ns -= job.predicted_ns
             self._busy_ns += now_ns - started_ns
             last = self._closed and not self._pending_count
-        if self._counted:
-            pending_ns_add(self.location, -job.predicted_ns)
         self.due_ns = NEVER if not self._pending_count else now_ns + LATE_NS
         handle = job.handle
         job.signal.set()
@@ -243,52 +243,56 @@ class _Copy:
 
 
 class _Server:
-    """The thread's side. It does not hold the lane: a lane that nobody refers to is collected and its thread ends."""
+    """The thread's side. It does not hold the lane: an idle lane that nobody refers to is collected, and this ends."""
 
-    __slots__ = ("_gave_ns", "_jobs", "_lane", "_others_ns", "_sleep_s", "_stretch_ns")
+    __slots__ = ("_due", "_gave_ns", "_jobs", "_others_ns", "_sleep_s", "_stretch_ns")
 
-    def __init__(self, lane: weakref.ref[HostLane], jobs: SimpleQueue[_Job | None]) -> None:
-        self._lane, self._jobs = lane, jobs
+    def __init__(self, lane: HostLane, jobs: SimpleQueue[_Job | None]) -> None:
+        self._jobs = jobs
         self._gave_ns, self._stretch_ns, self._sleep_s, self._others_ns = 0, STRETCH_NS, 0.0, 0
-        weakref.finalize(lane(), jobs.put, None).atexit = False
+        #: The lane whose job runs.
+        self._due: HostLane | None = None
+        weakref.finalize(lane, jobs.put, None).atexit = False
 
     def serve(self) -> None:
         np.seterr(all="ignore")  # numpy's error state belongs to a context: a new thread has the default one
         self._sleep_s = _shortest_sleep_s()
+        jobs, pace = self._jobs, self._pace
         while True:
-            idle = self._jobs.empty()
-            job = self._jobs.get()
+            idle = jobs.empty()
+            job = jobs.get()
             if job is None:
                 return
-            lane = self._lane()
-            if lane is None:
-                return
+            lane, stop = job.lane, job.stop
+            self._due = lane
             started_ns = perf_counter_ns()
             if idle:
                 self._gave_ns = started_ns
             error: BaseException | None = None
             work_ns = thread_time_ns()
             try:
-                if job.stop is not None and job.stop.stopped:
+                if stop is not None and stop.stopped:
                     raise Stopped
-                job.instance.execute(*job.bound, job.stop, self._pacer(lane))
+                job.instance.execute(*job.bound, stop, pace)
             except BaseException as caught:  # noqa: BLE001 - a lane outlives whatever a kernel raises
                 error = without_frames(caught)
             lane.settled(job, started_ns, thread_time_ns() - work_ns, error)
-            del job, lane, error  # an idle lane keeps nothing alive
+            self._due = None
+            del job, lane, stop, error  # an idle lane keeps nothing alive
 
-    def _pacer(self, lane: HostLane) -> Callable[[bool, int], None]:
-        def pace(holds: bool, cost_ns: int) -> None:
-            now_ns = perf_counter_ns()
-            if holds and now_ns - self._gave_ns > self._stretch_ns:
-                lane.due_ns = now_ns + LATE_NS
-                time.sleep(self._sleep_s)
-                woke_ns = perf_counter_ns()
-                self._adapt(woke_ns - now_ns)
-                now_ns = self._gave_ns = woke_ns
-            lane.due_ns = now_ns + cost_ns + LATE_NS
-
-        return pace
+    def _pace(self, holds: bool, cost_ns: int) -> None:
+        """Before a stretch of kernels: sleep if it is due, and say by when the next word is to be expected."""
+        now_ns = perf_counter_ns()
+        lane = self._due
+        if lane is None:
+            return
+        if holds and now_ns - self._gave_ns > self._stretch_ns:
+            lane.due_ns = now_ns + LATE_NS
+            time.sleep(self._sleep_s)
+            woke_ns = perf_counter_ns()
+            self._adapt(woke_ns - now_ns)
+            now_ns = self._gave_ns = woke_ns
+        lane.due_ns = now_ns + cost_ns + LATE_NS
 
     def _adapt(self, slept_ns: int) -> None:
         """Set the next stretch: by the price of a sleep while others are at work, longer and longer while none is."""

@@ -31,7 +31,8 @@ class ProgramInstance(Protocol):
     """
 
     @property
-    def program(self) -> LaneProgram: ...
+    def program(self) -> LaneProgram:
+        """What it runs."""
 
     @property
     def history(self) -> History:
@@ -46,10 +47,12 @@ class Lane(Protocol):
     """One ordered queue of a device."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What errors, timings and traces call it."""
 
     @property
-    def location(self) -> DeviceLocation: ...
+    def location(self) -> DeviceLocation:
+        """The device it belongs to."""
 
     @property
     def pending_count(self) -> int:

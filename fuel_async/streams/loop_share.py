@@ -14,7 +14,7 @@ import sys
 import time
 from collections import deque
 from time import perf_counter_ns
-from typing import Protocol
+from typing import ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -60,7 +60,7 @@ class LoopShare:
     """One loop's waker, its ration of inline work, and its courtesy to lanes. Used on its loop's thread only."""
 
     __slots__ = ("__weakref__", "_armed", "_lanes", "_left_ns", "_loop", "_waiters", "calm", "waker")
-    _of: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShare] = WeakKeyDictionary()
+    _of: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShare]] = WeakKeyDictionary()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.waker = Waker(loop)

@@ -17,6 +17,7 @@ from fuel_async.errors import UserError
 from fuel_async.ir import DType, Graph, to_text
 from fuel_async.testing.builder import Builder
 from fuel_async.testing.recipes import RECIPES
+from fuel_async.testing.reference import sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,11 @@ class Case:
 
     graph: Graph
     feeds: Mapping[str, NDArray[Any]]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What the feeds bind the graph's symbols to."""
+        return sizes_of(self.graph, self.feeds)
 
     def __repr__(self) -> str:
         feeds = "\n".join(f"# {name} = {value!r}" for name, value in self.feeds.items())
@@ -84,9 +90,7 @@ def random_graph(
     least `outputs` of them, are outputs.
     """
     choices = _Rolled(random.Random(seed))
-    builder = Builder(
-        choices, f"random{seed}", batch=batch, dtypes=dtypes, shape=shape, window=window, thrifty=True
-    )
+    builder = Builder(choices, f"random{seed}", batch=batch, dtypes=dtypes, shape=shape, window=window, thrifty=True)
     while len(builder.graph) < nodes:
         _step(builder, ops)
     return _finished(builder, outputs)

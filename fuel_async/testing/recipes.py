@@ -129,9 +129,7 @@ def _softmax(b: Builder) -> Tensor:
 
 def _layer_norm(b: Builder) -> Tensor:
     source = b.floating(rank=1)
-    weight, bias = (
-        b.fresh(source.dtype, source.shape[-1:]) if b.choices.chance(50) else None for _ in range(2)
-    )
+    weight, bias = (b.fresh(source.dtype, source.shape[-1:]) if b.choices.chance(50) else None for _ in range(2))
     return source.layer_norm(weight, bias, eps=b.choices.pick((1e-5, 1e-3, 0.1)))
 
 

@@ -51,9 +51,7 @@ class Interpreter:
 
     def _bound(self, attrs: Any) -> Any:
         starts = getattr(attrs, "starts", None)
-        return (
-            attrs if starts is None else attrs._replace(starts=[bind(start, self.sizes) for start in starts])
-        )
+        return attrs if starts is None else attrs._replace(starts=[bind(start, self.sizes) for start in starts])
 
 
 def sizes_of(graph: Graph | FrozenGraph, feeds: Mapping[str, object]) -> dict[str, int]:
@@ -91,9 +89,7 @@ def reference(graph: Graph | FrozenGraph, feeds: Mapping[str, object]) -> dict[s
     return {name: expected.value for name, expected in expectations(graph, feeds).items()}
 
 
-def check_results(
-    graph: Graph | FrozenGraph, feeds: Mapping[str, object], results: Mapping[str, object]
-) -> None:
+def check_results(graph: Graph | FrozenGraph, feeds: Mapping[str, object], results: Mapping[str, object]) -> None:
     """Raise `AssertionError`, naming output and element, unless `results` agree with the expectations."""
     expected = expectations(graph, feeds)
     if list(results) != list(expected):
@@ -107,9 +103,7 @@ def check_results(
         if wrong.any():
             where = tuple(int(i) for i in np.argwhere(wrong)[0])
             found = f"{got[where]!r}, expected {value[where]!r} ± {tolerance[where]:.3g}"
-            raise AssertionError(
-                f"output {name!r} at {where} is {found}; {wrong.sum()} of {wrong.size} are off"
-            )
+            raise AssertionError(f"output {name!r} at {where} is {found}; {wrong.sum()} of {wrong.size} are off")
 
 
 def _agree(got: Array, value: Array, tolerance: Array) -> Array:

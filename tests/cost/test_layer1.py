@@ -12,9 +12,7 @@ F32, F64, BF16, F16 = DType.F32, DType.F64, DType.BF16, DType.F16
 U8, U32, I64 = DType.U8, DType.U32, DType.I64
 NONE = OpParams.NONE
 
-CAPS = BackendCapabilities(
-    BackendId.CPU, CPU_DEVICE, frozenset(), 64, 8, (), SubstrateClass.HostBytes, 1.0, 4.0
-)
+CAPS = BackendCapabilities(BackendId.CPU, CPU_DEVICE, frozenset(), 64, 8, (), SubstrateClass.HostBytes, 1.0, 4.0)
 
 Shape = tuple[int, ...]
 

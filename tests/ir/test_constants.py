@@ -171,10 +171,7 @@ def test_numbers_are_shared_scalars() -> None:
     assert len(graph) == before + 3
     frozen_args = graph.snapshot().args
     assert frozen_args[first.index][1] == frozen_args[second.index][0]
-    assert (
-        held(graph, graph.scalar(-0.0, DType.F32)).tobytes()
-        != held(graph, graph.scalar(0.0, DType.F32)).tobytes()
-    )
+    assert held(graph, graph.scalar(-0.0, DType.F32)).tobytes() != held(graph, graph.scalar(0.0, DType.F32)).tobytes()
 
 
 @pytest.mark.parametrize(

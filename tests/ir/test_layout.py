@@ -46,9 +46,7 @@ def assert_same(layout: Layout, array: Array, base: Array) -> None:
 
 
 @st.composite
-def views(
-    draw: st.DrawFn, shapes: st.SearchStrategy[tuple[int, ...]] = SHAPES
-) -> tuple[Layout, Array, Array]:
+def views(draw: st.DrawFn, shapes: st.SearchStrategy[tuple[int, ...]] = SHAPES) -> tuple[Layout, Array, Array]:
     """A layout, the numpy view it must agree with, and the array below both, after a few view ops."""
     base = np.arange(math.prod(shape := draw(shapes)), dtype=np.int64).reshape(shape)
     layout, array = Layout.contiguous(shape), base
@@ -75,9 +73,7 @@ def narrowed(draw: st.DrawFn, layout: Layout, array: Array) -> tuple[Layout, Arr
     step = draw(st.sampled_from([1, 2, -1, -2]))
     picked = range(array.shape[dim])[draw(st.slices(array.shape[dim]))][:: abs(step)]
     picked = picked if step > 0 else picked[::-1]
-    cut = (
-        slice(picked.start, picked.stop if picked.stop >= 0 else None, picked.step) if picked else slice(0, 0)
-    )
+    cut = slice(picked.start, picked.stop if picked.stop >= 0 else None, picked.step) if picked else slice(0, 0)
     key = (*(slice(None),) * dim, cut)
     return layout.narrow(dim, picked.start if picked else 0, len(picked), picked.step), array[key]
 
@@ -119,9 +115,7 @@ def test_the_span_is_exactly_the_lowest_and_highest_element_touched(
 
 
 @given(views(SOLID_SHAPES), st.data())
-def test_reshape_copies_exactly_when_numpy_does(
-    case: tuple[Layout, Array, Array], data: st.DataObject
-) -> None:
+def test_reshape_copies_exactly_when_numpy_does(case: tuple[Layout, Array, Array], data: st.DataObject) -> None:
     layout, array, base = case
     assume(array.size)
     shape = data.draw(factorings(array.size))

@@ -101,7 +101,5 @@ def test_a_floor_without_demands_is_met_by_everything() -> None:
         (PrecisionGuarantee(True, 1), PrecisionGuarantee(False, 0), False),
     ],
 )
-def test_a_missing_claim_never_meets_a_demand(
-    floor: PrecisionGuarantee, claim: PrecisionGuarantee, met: bool
-) -> None:
+def test_a_missing_claim_never_meets_a_demand(floor: PrecisionGuarantee, claim: PrecisionGuarantee, met: bool) -> None:
     assert claim.satisfies(floor) is met

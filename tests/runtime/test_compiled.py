@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -21,7 +19,6 @@ from fuel_async.dispatch import (
     OpParams,
 )
 from fuel_async.errors import (
-    DeviceLost,
     ExecutorClosed,
     InternalError,
     KernelArgumentError,
@@ -33,8 +30,11 @@ from fuel_async.ir import CPU_DEVICE, BackendId, DeviceLocation, DType, Layout, 
 from fuel_async.registry import global_bindings, inflight_count
 from fuel_async.runtime import CompiledNode, compile_node, dispatched_kernel_ident, execute_compiled
 from fuel_async.storage import Storage, alloc_cpu, cpu_input, from_array
-from fuel_async.streams import Completion, CompletionHandle, HostLane, StopFlag, Timing, WaitStatus
+from fuel_async.streams import CompletionHandle, HostLane, StopFlag
 from tests.runtime.support import PATIENCE_S, Gate, TestKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 CPU, ADD, NEG = BackendId.CPU, OpKind.AddElementwise, OpKind.NegElementwise
 F32: KernelDTypes = (DType.F32, DType.F32, DType.F32)
@@ -116,9 +116,7 @@ def test_a_missing_binding_is_an_error_that_names_what_was_asked() -> None:
 def test_any_callable_of_the_four_arguments_is_a_kernel() -> None:
     seen: list[object] = []
 
-    def record(
-        inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams
-    ) -> None:
+    def record(inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams) -> None:
         seen.extend((inputs, outputs, layouts, params))
 
     kernel: KernelRef = record
@@ -144,9 +142,7 @@ def test_a_nodes_kernel_can_be_named_without_running_it() -> None:
     g.output("y", x.T + 1.0)
     frozen = g.freeze()
     kinds = [op.name for op in frozen.ops]
-    named = {
-        name: dispatched_kernel_ident(frozen, node, global_bindings()) for node, name in enumerate(kinds)
-    }
+    named = {name: dispatched_kernel_ident(frozen, node, global_bindings()) for node, name in enumerate(kinds)}
     entry = global_bindings().lookup_entry(ADD, F32, CPU)
     assert named == {
         "input": None,
@@ -243,9 +239,7 @@ async def test_a_kernel_does_not_run_when_what_it_waits_for_failed(lane: HostLan
     ran: list[object] = []
     other = HostLane("another lane", CPU_DEVICE)
     failed = execute(calling(fails), lane=lane)
-    second = execute(
-        calling(lambda x, out: ran.append(x)), lane=lane if same_lane else other, waits=[failed]
-    )
+    second = execute(calling(lambda x, out: ran.append(x)), lane=lane if same_lane else other, waits=[failed])
     third = execute(calling(lambda x, out: ran.append(x)), lane=lane, waits=[second])
     for handle in (failed, second, third):
         with pytest.raises(ArithmeticError, match="as told"):

@@ -31,8 +31,6 @@ def _index_select(operands: Sequence[TensorType], attrs: IndexSelect) -> tuple[S
 
 
 # Entries of `source` along one axis, in the order of a rank-1 u32 index. An index out of range fails the run.
-INDEX_SELECT = OpSpec(
-    name="index_select", arity=2, infer=_index_select, kind=OpKind.IndexSelect, attrs=IndexSelect
-)
+INDEX_SELECT = OpSpec(name="index_select", arity=2, infer=_index_select, kind=OpKind.IndexSelect, attrs=IndexSelect)
 
 INDEXING = (INDEX_SELECT,)

@@ -99,9 +99,7 @@ def _check_slice(operands: Sequence[TensorType], attrs: Slice, result: Shape) ->
     shape = operands[0].shape
     if not len(shape) == len(attrs.starts) == len(attrs.steps) == len(result):
         raise ShapeMismatch("slice", f"{attrs} does not fit {show(result)}", operands)
-    for axis, (dim, start, step, length) in enumerate(
-        zip(shape, attrs.starts, attrs.steps, result, strict=True)
-    ):
+    for axis, (dim, start, step, length) in enumerate(zip(shape, attrs.starts, attrs.steps, result, strict=True)):
         if not (isinstance(dim, int) and isinstance(start, int) and isinstance(length, int)):
             continue
         last = start + max(length - 1, 0) * step
@@ -113,10 +111,7 @@ def _check_slice(operands: Sequence[TensorType], attrs: Slice, result: Shape) ->
 
 def _check_broadcast(operands: Sequence[TensorType], attrs: Attrs, result: Shape) -> None:
     shape = operands[0].shape
-    if (
-        len(result) < len(shape)
-        or broadcast("broadcast", (shape, result), [*operands, show(result)]) != result
-    ):
+    if len(result) < len(shape) or broadcast("broadcast", (shape, result), [*operands, show(result)]) != result:
         raise ShapeMismatch("broadcast", f"does not broadcast to {show(result)}", operands)
 
 
@@ -163,9 +158,7 @@ SQUEEZE = OpSpec(
     name="squeeze", arity=1, infer=_squeeze, attrs=Axes, view=lambda at, attrs, shape: at.squeeze(attrs.axes)
 )
 
-FLIP = OpSpec(
-    name="flip", arity=1, infer=_flip, attrs=Axes, view=lambda at, attrs, shape: at.flip(attrs.axes)
-)
+FLIP = OpSpec(name="flip", arity=1, infer=_flip, attrs=Axes, view=lambda at, attrs, shape: at.flip(attrs.axes))
 
 RESHAPE = OpSpec(
     name="reshape",

@@ -34,9 +34,7 @@ def _not_of_nothing(name: str) -> Check:
         shape = operands[0].shape
         # A symbolic dimension is not equal to 0; a result without elements has no value to ask for.
         if 0 not in result and any(shape[axis] == 0 for axis in attrs.axes):
-            raise ShapeMismatch(
-                name, f"there is no {name} of nothing: a dimension of {attrs.axes} is 0", operands
-            )
+            raise ShapeMismatch(name, f"there is no {name} of nothing: a dimension of {attrs.axes} is 0", operands)
 
     return check
 

@@ -106,10 +106,10 @@ def _dying_twin(
     """A base slot that dies here, has the output's type, is read as it lies, and whose other readers are all done."""
     kind, bases = rows.types[slots[-1]], rows.bases
     for slot in slots[:-1]:
-        if slot in dying and rows.types[slot] is kind and not touched[slot] & ~may:
-            # A second, strided view of the same bytes among the inputs would be overwritten while it is read.
-            if len(slots) == 2 or all([other == slot or bases[other] != slot for other in slots[:-1]]):
-                return slot
+        free = slot in dying and rows.types[slot] is kind and not touched[slot] & ~may
+        # A second, strided view of the same bytes among the inputs would be overwritten while it is read.
+        if free and (len(slots) == 2 or all(other == slot or bases[other] != slot for other in slots[:-1])):
+            return slot
     return -1
 
 

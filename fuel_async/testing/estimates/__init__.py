@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 RULES: Mapping[str, Rule] = {**ELEMENTWISE, **FOLDS, **MOVES}
 
 
-def estimate(
-    name: str, attrs: Any, shape: tuple[int, ...], dtype: DType, operands: Sequence[Estimate]
-) -> Estimate:
+def estimate(name: str, attrs: Any, shape: tuple[int, ...], dtype: DType, operands: Sequence[Estimate]) -> Estimate:
     """Compute one node. `shape` and `attrs` have their symbols bound."""
     computed_in = DType.F32 if dtype.bits < 32 else dtype
     node = Node(attrs, shape, dtype, precision_of(dtype), precision_of(computed_in))

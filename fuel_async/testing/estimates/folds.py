@@ -32,9 +32,7 @@ def _extreme(fold: np.ufunc) -> Rule:
     def rule(node: Node, args: Sequence[Operand]) -> Result:
         x, e = args[0]
         axes, keep = node.attrs.axes, node.attrs.keepdims
-        return fold.reduce(x, axis=axes, keepdims=keep), np.maximum.reduce(
-            e, axis=axes, keepdims=keep, initial=0.0
-        )
+        return fold.reduce(x, axis=axes, keepdims=keep), np.maximum.reduce(e, axis=axes, keepdims=keep, initial=0.0)
 
     return rule
 
@@ -91,9 +89,7 @@ def _move(f: Callable[[Node, Array], Array]) -> Rule:
 
 
 def _slice(node: Node, x: Array) -> Array:
-    for axis, (start, step, length) in enumerate(
-        zip(node.attrs.starts, node.attrs.steps, node.shape, strict=True)
-    ):
+    for axis, (start, step, length) in enumerate(zip(node.attrs.starts, node.attrs.steps, node.shape, strict=True)):
         x = np.take(x, start + step * np.arange(length), axis=axis)
     return x
 

@@ -28,8 +28,7 @@ from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, Layout, OpKind, TensorType
 from fuel_async.storage import Storage, as_array, read_storage, write_storage
 
-#: (inputs, output, params, scratch) -> (callable, arguments). Shapes are checked here; count and dtypes
-#: before.
+#: (inputs, output, params, scratch) -> (callable, arguments). Checks shapes; count and dtypes are right.
 Rule: TypeAlias = Callable[[Sequence[Array], Array, Any, Sequence[Array]], Bound]
 #: (params, shapes of the inputs, shape of the output) -> bytes of working memory.
 ScratchRule: TypeAlias = Callable[[Any, Sequence[Shape], Shape], tuple[int, ...]]
@@ -45,7 +44,7 @@ T11 = (
     DType.U8, DType.I8, DType.U32, DType.I16, DType.I32, DType.I64,
 )  # fmt: skip
 
-#: Types whose arithmetic is done in float32 and narrowed once, with the float32 they are computed in.
+#: Types whose arithmetic is done in float32 and narrowed once.
 HALVES = (DType.BF16, DType.F16)
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -58,8 +57,7 @@ def _no_scratch(params: object, inputs: Sequence[Shape], output: Shape) -> tuple
 class HostKernel:
     """A kernel of the host: equal only to itself, immutable, usable from any thread. Outputs are row-major.
 
-    Bound calls expect numpy's floating-point warnings to be off (`np.errstate(all="ignore")`), as lanes set
-    them.
+    Bound calls expect numpy's floating-point warnings to be off, `np.errstate(all="ignore")`, as in lanes.
     """
 
     op: OpKind
@@ -80,8 +78,7 @@ class HostKernel:
     def bind(
         self, inputs: Sequence[Array], outputs: Sequence[Array], params: OpParams, scratch: Sequence[Array]
     ) -> Bound:
-        """Check operands and parameters and return the call. `KernelArgumentError` names the first that does
-        not fit.
+        """Check operands and parameters and return the call; `KernelArgumentError` says what does not fit.
 
         `scratch` holds byte arrays of the sizes of `scratch_nbytes`; the call allocates no array besides.
         """
@@ -154,9 +151,7 @@ def check_broadcast(op: OpKind, inputs: Sequence[Array], output: Array) -> None:
     except ValueError:
         found = None
     if found != shape:
-        raise KernelArgumentError(
-            op.value, "the output's shape", shape, f"{' and '.join(map(str, shapes))} together"
-        )
+        raise KernelArgumentError(op.value, "the output's shape", shape, f"{' and '.join(map(str, shapes))} together")
 
 
 def elementwise(
@@ -168,10 +163,9 @@ def elementwise(
     caps: KernelCaps = IN_PLACE,
     whole: bool = False,
 ) -> HostKernel:
-    """Return the kernel of a body (see `blocks`); `whole` says that it is one pass over operands of its own
-    types.
+    """Return the kernel of a body (see `blocks`).
 
-    A whole body is called as it is, whatever the size: it is `direct`.
+    A `whole` body, one pass over the operands themselves, is called as it is whatever the size: it is `direct`.
     """
 
     def rule(inputs: Sequence[Array], output: Array, params: OpParams, scratch: Sequence[Array]) -> Bound:

@@ -42,10 +42,9 @@ PLANE_ALIGN = 64
 
 
 def block_limit(planes: Sequence[NumpyDType], whole_axes: int = 0, shape: Shape = ()) -> int:
-    """Return how many elements a block may have: `BLOCK_NBYTES` of the widest plane, or one whole row if that
-    is more.
+    """Return how many elements a block may have: `BLOCK_NBYTES` of the widest plane, or one row if longer.
 
-    `whole_axes` trailing axes of `shape` are never cut.
+    A row is the last `whole_axes` axes of `shape`, which are never cut.
     """
     widest = max((plane.itemsize for plane in planes), default=8)
     row = math.prod(shape[len(shape) - whole_axes :]) if whole_axes else 1
@@ -53,9 +52,7 @@ def block_limit(planes: Sequence[NumpyDType], whole_axes: int = 0, shape: Shape 
 
 
 def scratch_nbytes(planes: Sequence[NumpyDType], shape: Shape, whole_axes: int = 0) -> tuple[int, ...]:
-    """Return the bytes of working memory that `bind_body` needs for an output of `shape`; () when it needs
-    none.
-    """
+    """Return the bytes of working memory that planes over an output of `shape` take; () when there are none."""
     if not planes:
         return ()
     count = min(math.prod(shape), block_limit(planes, whole_axes, shape))
@@ -63,9 +60,7 @@ def scratch_nbytes(planes: Sequence[NumpyDType], shape: Shape, whole_axes: int =
 
 
 def carve(planes: Sequence[NumpyDType], shape: Shape, scratch: Array) -> tuple[Array, ...]:
-    """Return one array of `shape` for each dtype in `planes`, one after the other in the bytes of
-    `scratch`.
-    """
+    """Return an array of `shape` for each dtype in `planes`, one after the other in `scratch`'s bytes."""
     views, offset, count = [], 0, math.prod(shape)
     for plane in planes:
         views.append(np.ndarray(shape, plane, scratch, offset))
@@ -80,8 +75,7 @@ def bind_body(
     planes: Sequence[NumpyDType] = (),
     scratch: Sequence[Array] = (),
 ) -> Bound:
-    """Return a call that fills `output`; inputs may have fewer or smaller (1) dimensions, as numpy broadcasts
-    them.
+    """Return a call that fills `output`. Inputs broadcast to it, as numpy does that.
 
     `scratch` holds one byte array of the size that `scratch_nbytes` gave, or nothing when that was ().
     """
@@ -109,8 +103,7 @@ def bind_body(
 
 
 class Blocks:
-    """A shape cut into blocks of at most `limit` elements: whole trailing axes, runs of one axis, one by one
-    before it.
+    """A shape cut into blocks of at most `limit` elements: runs of one axis with all that is behind it.
 
     The last `whole_axes` axes are never cut, however long they are. The shape has at least one element.
     """
@@ -131,9 +124,7 @@ class Blocks:
         self._runs = tuple(slice(start, min(start + step, length)) for start in range(0, length, step))
 
     def pieces(self) -> Iterator[tuple[Index, Shape]]:
-        """Iterate over the blocks in memory order: an index into arrays of the shape, and the shape it
-        gives.
-        """
+        """Iterate over the blocks in memory order: an index into arrays of the shape, the shape of the block."""
         tail = self.shape[self._axis + 1 :]
         runs = [(run, (run.stop - run.start, *tail)) for run in self._runs]
         for lead in product(*map(range, self.shape[: self._axis])):
@@ -147,9 +138,7 @@ class Blocks:
 
 
 def broadcast_index(index: Index, shape: Shape, of: Shape) -> Index:
-    """Return the index that picks the same block from an operand of shape `of`, which broadcasts to
-    `shape`.
-    """
+    """Return the index of the same block in an operand of shape `of`, which broadcasts to `shape`."""
     missing = len(shape) - len(of)
     picked: list[Any] = []
     for at, dim in zip(index[missing:-1], of, strict=False):
@@ -161,7 +150,7 @@ def broadcast_index(index: Index, shape: Shape, of: Shape) -> Index:
 
 
 def constants(dtype: npt.DTypeLike, *values: float) -> tuple[Array, ...]:
-    """Return read-only 0-d arrays: operands that cost a ufunc call nothing, as Python numbers would."""
+    """Return read-only 0-d arrays, as operands: a Python number would cost more than a small ufunc call."""
     made = [np.array(value, dtype) for value in values]
     for array in made:
         array.flags.writeable = False

@@ -1,5 +1,4 @@
-"""Kernels that compute each element from the elements in the same place: unary, binary, comparison, choice,
-clamp.
+"""Kernels that compute each element from those in its place: unary, binary, comparison, choice, clamp.
 
 In float32 and float64 an op that is one ufunc is that ufunc; others are bodies of several passes, evaluated
 in blocks. The half types are widened to float32 block by block, computed with the same body, and narrowed
@@ -10,6 +9,7 @@ maximum and minimum keep NaN; relu(-0.0) is -0.0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,12 +36,12 @@ from fuel_async.backends.cpu.kernels.blocks import (
     constants,
     scratch_nbytes,
 )
-from fuel_async.dispatch import ClampParams, NoParams
+from fuel_async.dispatch import ClampParams, NoParams, OpParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 BOOL, U8 = np.dtype(np.bool_), np.dtype(np.uint8)
 
@@ -92,6 +92,11 @@ COMPARISON_UFUNCS: Mapping[OpKind, np.ufunc] = {
     OpKind.GreaterElementwise: np.greater,
     OpKind.GreaterEqualElementwise: np.greater_equal,
 }
+
+
+def _compute_type(dtype: DType) -> NumpyDType:
+    return F32 if dtype in HALVES else dtype.require_np()
+
 
 # --- bodies of several passes; a maker takes the compute dtype and returns the body and its planes --------
 
@@ -233,9 +238,7 @@ def _where(bits: NumpyDType) -> Body:
     # b ^ (condition · (a ^ b)) on the bits: every value, NaN included, comes through unchanged, the output
     # may be either value operand, and no branch depends on the data (a masked copy takes seven times as long
     # on random masks).
-    def body(
-        condition: Array, a: Array, b: Array, out: Array, true: Array, chosen: Array, differ: Array
-    ) -> None:
+    def body(condition: Array, a: Array, b: Array, out: Array, true: Array, chosen: Array, differ: Array) -> None:
         right = b.view(bits)
         np.not_equal(condition, _ZERO_U8, true)
         chosen[...] = true
@@ -249,18 +252,18 @@ def _where(bits: NumpyDType) -> Body:
 # --- clamp and relu: one ufunc with limits between the operands -------------------------------------------
 
 
-def _clamped(
-    op: OpKind, dtype: DType, takes: type[Any], limits: Callable[[Any], tuple[float, float]]
-) -> HostKernel:
-    """Return the kernel that limits each element to `limits(params)`; NaN stays."""
-    own = dtype.require_np()
+#: The arrays between which a call of the kernel keeps its results.
+Limits = Callable[[Any], tuple[Array, ...]]
+
+
+def _clamped(op: OpKind, dtype: DType, takes: type[OpParams], limits: Limits) -> HostKernel:
+    """Return the kernel that keeps each element within `limits(params)`; NaN stays."""
     half = dtype in HALVES
     planes = (F32,) if half else ()
 
     def rule(inputs: Sequence[Array], output: Array, params: Any, scratch: Sequence[Array]) -> Bound:
         check_broadcast(op, inputs, output)
-        with np.errstate(all="ignore"):
-            low, high = constants(F32 if half else own, *limits(params))
+        low, high = limits(params)
         if not half:
             return clip, (inputs[0], low, high, output)
 
@@ -277,19 +280,28 @@ def _clamped(
     return HostKernel(op, (dtype, dtype), rule, takes, IN_PLACE, working)
 
 
-def _clamp_limits(params: ClampParams) -> tuple[float, float]:
-    if params.min > params.max:
-        raise KernelArgumentError(
-            OpKind.ClampElementwise.value, "min", params.min, f"at most max, {params.max}"
-        )
-    return params.min, params.max
+def _relu(dtype: DType) -> HostKernel:
+    limits = constants(_compute_type(dtype), 0.0, np.inf)
+    return _clamped(OpKind.ReluElementwise, dtype, NoParams, lambda _: limits)
+
+
+def _clamp(dtype: DType) -> HostKernel:
+    compute = _compute_type(dtype)
+
+    def limits(params: ClampParams) -> tuple[Array, ...]:
+        if params.min > params.max:
+            raise KernelArgumentError(OpKind.ClampElementwise.value, "min", params.min, f"at most {params.max}")
+        with np.errstate(all="ignore"):  # a limit beyond the type's range is its infinity
+            return constants(compute, params.min, params.max)
+
+    return _clamped(OpKind.ClampElementwise, dtype, ClampParams, limits)
 
 
 # --- rows -------------------------------------------------------------------------------------------------
 
 
 def _unary(op: OpKind, dtype: DType) -> HostKernel:
-    compute = F32 if dtype in HALVES else dtype.require_np()
+    compute = _compute_type(dtype)
     body, planes = (UNARY_UFUNCS[op], ()) if op in UNARY_UFUNCS else UNARY_BODIES[op](compute)
     if dtype in HALVES:
         return elementwise(op, (dtype, dtype), lifted_unary(body), (F32, *planes))
@@ -322,6 +334,6 @@ def kernels() -> tuple[HostKernel, ...]:
         *(_unary(op, dtype) for op in (*UNARY_UFUNCS, *UNARY_BODIES) for dtype in T4),
         *(_comparison(op, dtype) for op in COMPARISON_UFUNCS for dtype in T4),
         *(_choice(dtype) for dtype in T4),
-        *(_clamped(OpKind.ReluElementwise, dtype, NoParams, lambda _: (0.0, np.inf)) for dtype in T4),
-        *(_clamped(OpKind.ClampElementwise, dtype, ClampParams, _clamp_limits) for dtype in T4),
+        *(_relu(dtype) for dtype in T4),
+        *(_clamp(dtype) for dtype in T4),
     )

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 POSITION = np.dtype(np.intp)
 
 
-def _index_select(
-    inputs: Sequence[Array], output: Array, params: IndexSelectParams, scratch: Sequence[Array]
-) -> Bound:
+def _index_select(inputs: Sequence[Array], output: Array, params: IndexSelectParams, scratch: Sequence[Array]) -> Bound:
     """Entries of inputs[0] along one axis in the order of the rank-1 index inputs[1].
 
     `IndexOutOfRange` when it runs, before anything is written. A source that is not row-major is picked from

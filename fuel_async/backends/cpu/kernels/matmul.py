@@ -3,9 +3,10 @@
 Each batch dimension of the left equals the right's or is a multiple of it; then consecutive batches of the
 left share one of the right (grouped query heads). Nothing is copied for that: batches that share a right
 operand become rows of one larger product where the left is row-major, and a broadcast view where it is not.
-An operand that BLAS cannot read (reversed, or with a step in both of its last axes) is copied to memory of
-the bound call's own. Half types are widened to float32 whole, and the product narrowed once. All `m` rows are
-computed, whatever `m_compute` asks for.
+Two kinds of operands are copied first: small right matrices of a batch that are not row-major, a few at a time
+(BLAS would read each of them many times over), and what BLAS cannot read at all (reversed, or with a step in
+both of its last axes). Half types are widened to float32 whole, and the product narrowed once. All `m` rows
+are computed, whatever `m_compute` asks for.
 """
 
 from __future__ import annotations
@@ -15,13 +16,25 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fuel_async.backends.cpu.kernels.base import F32, HALVES, T4, HostKernel, Rule
-from fuel_async.backends.cpu.kernels.blocks import PLANE_ALIGN, Array, Bound, Shape
+from fuel_async.backends.cpu.kernels.base import F32, HALVES, T4, HostKernel
+from fuel_async.backends.cpu.kernels.blocks import (
+    BLOCK_NBYTES,
+    PLANE_ALIGN,
+    Array,
+    Blocks,
+    Bound,
+    Shape,
+    carve,
+    scratch_nbytes,
+)
 from fuel_async.dispatch import MatmulParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
 
 Product = Callable[[Array, Array, Array], object]
+
+#: Left rows from which it pays to make a small right matrix row-major: the copy costs about a dozen rows.
+PACKED_ROWS = 16
 
 
 def _check(left: Shape, right: Shape, output: Shape, params: MatmulParams) -> None:
@@ -34,11 +47,9 @@ def _check(left: Shape, right: Shape, output: Shape, params: MatmulParams) -> No
         (*batches[1], params.k, params.n),
         (*batches[0], params.m, params.n),
     )
-    for name, got, right_shape in zip(
-        ("left", "right", "output"), (left, right, output), wanted, strict=True
-    ):
-        if got != right_shape:
-            raise KernelArgumentError(op, f"the shape of the {name} operand", got, right_shape)
+    for name, found, shape in zip(("left", "right", "output"), (left, right, output), wanted, strict=True):
+        if found != shape:
+            raise KernelArgumentError(op, f"the shape of the {name} operand", found, shape)
 
 
 def _serves(left: int, right: int) -> bool:
@@ -46,53 +57,39 @@ def _serves(left: int, right: int) -> bool:
 
 
 def product(params: MatmulParams) -> Product:
-    """Return the call that multiplies two operands of one float type into a third, in the cheapest
-    grouping.
-    """
-    left_batch, right_batch, m, n, k = (
-        params.lhs_batch_dims, params.rhs_batch_dims, params.m, params.n, params.k,
-    )  # fmt: skip
-    if left_batch == right_batch:
+    """Return the call that multiplies two operands of one float type into a third, cheapest grouping first."""
+    if params.lhs_batch_dims == params.rhs_batch_dims:
         return np.matmul
-    batch, rows = _merged(left_batch, right_batch, m)
-    # The left's batches split as (right's batch, share), the right's with a 1 for the share.
-    split = [
-        (right, left // right if right else 1) for left, right in zip(left_batch, right_batch, strict=True)
+    m, n, k = params.m, params.n, params.k
+    # Each batch dimension of the left is (right's batch, share): batch i of the right serves `share` in a row.
+    apart = [
+        (right, left // right if right else 1)
+        for left, right in zip(params.lhs_batch_dims, params.rhs_batch_dims, strict=True)
     ]
-    outer = tuple(size for pair in split for size in pair)
-    shared = tuple(size for right, _ in split for size in (right, 1))
-    outer_merged = tuple(size for pair in batch for size in pair)
-    shared_merged = tuple(size for right, _ in batch for size in (right, 1))
+    merged, rows = _shares_to_rows(apart, m)
 
     def grouped(left: Array, right: Array, output: Array) -> None:
-        if left.flags.c_contiguous:
-            np.matmul(
-                left.reshape((*outer_merged, rows, k)),
-                right.reshape((*shared_merged, k, n)),
-                output.reshape((*outer_merged, rows, n)),
-            )
-        else:
-            np.matmul(
-                left.reshape((*outer, m, k)),
-                right.reshape((*shared, k, n)),
-                output.reshape((*outer, m, n)),
-            )
+        pairs, height = (merged, rows) if left.flags.c_contiguous else (apart, m)
+        batch = [size for pair in pairs for size in pair]
+        serving = [size for of_right, _ in pairs for size in (of_right, 1)]
+        np.matmul(
+            left.reshape((*batch, height, k)),
+            right.reshape((*serving, k, n)),
+            output.reshape((*batch, height, n)),
+        )
 
     return grouped
 
 
-def _merged(left_batch: Shape, right_batch: Shape, m: int) -> tuple[list[tuple[int, int]], int]:
-    """Batch pairs (right's size, share) after trailing shares became rows, and the number of those rows."""
-    pairs = [
-        (right, left // right if right else 1) for left, right in zip(left_batch, right_batch, strict=True)
-    ]
-    while pairs:
-        right, share = pairs.pop()
+def _shares_to_rows(pairs: list[tuple[int, int]], m: int) -> tuple[list[tuple[int, int]], int]:
+    """Return the pairs without the trailing shares, which follow each other in memory, and m with them."""
+    rest = list(pairs)
+    while rest:
+        right, share = rest.pop()
         m *= share
         if right != 1:
-            pairs.append((right, 1))
-            break
-    return pairs, m
+            return [*rest, (right, 1)], m
+    return rest, m
 
 
 def _readable(operand: Array) -> bool:
@@ -122,25 +119,50 @@ def _staged(call: Product, position: int, operand: Array) -> Product:
     return staged_right if position else staged_left
 
 
+def _packed_count(params: MatmulParams, itemsize: int) -> int:
+    """Return how many right matrices are made row-major at a time, 0 when they are read where they are."""
+    batches = math.prod(params.lhs_batch_dims)
+    matrix_nbytes = params.k * params.n * itemsize
+    if params.lhs_batch_dims != params.rhs_batch_dims or batches < 2 or params.m < PACKED_ROWS:
+        return 0
+    return min(batches, BLOCK_NBYTES // matrix_nbytes) if matrix_nbytes else 0
+
+
+def _packed(params: MatmulParams, count: int, right: Array, scratch: Array) -> Product:
+    cut = Blocks(params.rhs_batch_dims, count)
+    dense_of = {part: carve((right.dtype,), (*part, params.k, params.n), scratch)[0] for part in cut.part_shapes()}
+
+    def packed(left: Array, right: Array, output: Array) -> None:
+        for index, part in cut.pieces():
+            dense = dense_of[part]
+            dense[...] = right[index]
+            np.matmul(left[index], dense, output[index])
+
+    return packed
+
+
 def _matmul(inputs: Sequence[Array], output: Array, params: MatmulParams, scratch: Sequence[Array]) -> Bound:
     left, right = inputs
     _check(left.shape, right.shape, output.shape, params)
-    call = product(params)
-    for position, operand in enumerate(inputs):
-        if not _readable(operand):
-            call = _staged(call, position, operand)
+    size = right.itemsize
+    count = _packed_count(params, size)
+    if count and right.strides[-2:] != (params.n * size, size):
+        call = _packed(params, count, right, scratch[0])
+    else:
+        call = product(params)
+        if not _readable(right):
+            call = _staged(call, 1, right)
+    if not _readable(left):
+        call = _staged(call, 0, left)
     return call, (left, right, output)
 
 
-def _wide_matmul(
-    inputs: Sequence[Array], output: Array, params: MatmulParams, scratch: Sequence[Array]
-) -> Bound:
+def _wide_matmul(inputs: Sequence[Array], output: Array, params: MatmulParams, scratch: Sequence[Array]) -> Bound:
     left, right = inputs
     _check(left.shape, right.shape, output.shape, params)
     call = product(params)
     wide_left, wide_right, wide = (
-        np.ndarray(operand.shape, F32, memory)
-        for operand, memory in zip((left, right, output), scratch, strict=True)
+        np.ndarray(operand.shape, F32, memory) for operand, memory in zip((left, right, output), scratch, strict=True)
     )
 
     def widened(left: Array, right: Array, output: Array) -> None:
@@ -157,11 +179,15 @@ def _wide_nbytes(params: MatmulParams, inputs: Sequence[Shape], output: Shape) -
 
 
 def _kernel(dtype: DType) -> HostKernel:
-    half = dtype in HALVES
-    rule: Rule = _wide_matmul if half else _matmul
-    if half:
-        return HostKernel(OpKind.MatMul, (dtype,) * 3, rule, MatmulParams, scratch=_wide_nbytes)
-    return HostKernel(OpKind.MatMul, (dtype,) * 3, rule, MatmulParams)
+    dtypes, size = (dtype, dtype, dtype), dtype.nbytes
+    if dtype in HALVES:
+        return HostKernel(OpKind.MatMul, dtypes, _wide_matmul, MatmulParams, scratch=_wide_nbytes)
+
+    def packed_nbytes(params: MatmulParams, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
+        count = _packed_count(params, size)
+        return scratch_nbytes((dtype.require_np(),), (count, params.k, params.n)) if count else ()
+
+    return HostKernel(OpKind.MatMul, dtypes, _matmul, MatmulParams, scratch=packed_nbytes)
 
 
 def kernels() -> tuple[HostKernel, ...]:

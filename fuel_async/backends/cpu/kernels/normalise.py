@@ -1,5 +1,4 @@
-"""Kernels that normalise each row along the last axis: softmax and layer normalisation (without scale and
-shift).
+"""Kernels that normalise the rows along the last axis: softmax, layer normalisation without scale and shift.
 
 Rows are processed in blocks that stay in the cache. Two primitives replace numpy's own row reductions, whose
 price is a call a row: the row maximum is found by `argmax` and `take`, sums by `vecdot` with ones (BLAS dot
@@ -34,8 +33,7 @@ POSITION = np.dtype(np.intp)
 
 #: A block's function of (input block, output block), made once for each shape of a block.
 BlockCall = Callable[[Array, Array], None]
-#: (shape of a block, params, row planes) -> its function. Row planes have the block's shape without the last
-#: axis.
+#: (shape of a block, params, row planes) -> its function. Row planes have one element for each row.
 Maker = Callable[[Shape, Any, tuple[Array, ...]], BlockCall]
 
 
@@ -132,9 +130,7 @@ def _lifted(call: BlockCall, wide: Array) -> BlockCall:
     return lifted
 
 
-def _check(
-    op: OpKind, source: Shape, output: Shape, params: SoftmaxLastDimParams | NormLastDimParams
-) -> None:
+def _check(op: OpKind, source: Shape, output: Shape, params: SoftmaxLastDimParams | NormLastDimParams) -> None:
     if not source or source != output:
         raise KernelArgumentError(op.value, "the output's shape", output, f"{source}, of rank 1 or more")
     if source[-1] != params.last_dim:

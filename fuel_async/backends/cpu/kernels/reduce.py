@@ -38,52 +38,6 @@ def _check(op: OpKind, source: Shape, output: Shape, params: ReduceParams) -> No
         raise KernelArgumentError(op.value, "the output's shape", output, wanted)
 
 
-def _sum(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
-    _check(OpKind.SumReduce, inputs[0].shape, output.shape, params)
-    return _add_reduce, (inputs[0], params.dims, None, output, params.keepdim)
-
-
-def _mean(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
-    source = inputs[0]
-    _check(OpKind.MeanReduce, source.shape, output.shape, params)
-    dims, keepdim = params.dims, params.keepdim
-    (count,) = constants(source.dtype, math.prod(source.shape[dim] for dim in dims))
-
-    def mean(source: Array, output: Array) -> None:
-        _add_reduce(source, dims, None, output, keepdim)
-        np.divide(output, count, output)
-
-    return mean, (source, output)
-
-
-def _wide_sum(
-    inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]
-) -> Bound:
-    return _in_float32(OpKind.SumReduce, inputs[0], output, params, scratch[0], mean=False)
-
-
-def _wide_mean(
-    inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]
-) -> Bound:
-    return _in_float32(OpKind.MeanReduce, inputs[0], output, params, scratch[0], mean=True)
-
-
-def _in_float32(
-    op: OpKind, source: Array, output: Array, params: ReduceParams, scratch: Array, *, mean: bool
-) -> Bound:
-    _check(op, source.shape, output.shape, params)
-    dims, keepdim = params.dims, params.keepdim
-    total = np.ndarray(output.shape, F32, scratch)
-    (count,) = constants(F32, math.prod(source.shape[dim] for dim in dims) if mean else 1)
-
-    def reduce(source: Array, output: Array) -> None:
-        _add_reduce(source, dims, F32, total, keepdim)
-        np.divide(total, count, total)
-        output[...] = total
-
-    return reduce, (source, output)
-
-
 def _total_nbytes(params: ReduceParams, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
     return (max(math.prod(output), 1) * F32.itemsize,)
 
@@ -93,19 +47,36 @@ def _extreme(op: OpKind, ufunc: np.ufunc, dtype: DType) -> HostKernel:
         shape = inputs[0].shape
         _check(op, shape, output.shape, params)
         if any(shape[dim] == 0 for dim in params.dims):
-            raise KernelArgumentError(
-                op.value, f"the size of the axes {params.dims} of {shape}", 0, "at least 1"
-            )
+            raise KernelArgumentError(op.value, f"the size of the axes {params.dims} of {shape}", 0, "at least 1")
         return ufunc.reduce, (inputs[0], params.dims, None, output, params.keepdim)
 
     return HostKernel(op, (dtype, dtype), rule, ReduceParams)
 
 
 def _summing(op: OpKind, dtype: DType) -> HostKernel:
-    if dtype in HALVES:
-        rule = _wide_sum if op is OpKind.SumReduce else _wide_mean
+    half, mean = dtype in HALVES, op is OpKind.MeanReduce
+    compute = F32 if half else dtype.require_np()
+
+    def rule(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
+        source, dims, keepdim = inputs[0], params.dims, params.keepdim
+        _check(op, source.shape, output.shape, params)
+        if not half and not mean:
+            return _add_reduce, (source, dims, None, output, keepdim)
+        wide = np.ndarray(output.shape, F32, scratch[0]) if half else None
+        (count,) = constants(compute, math.prod(source.shape[dim] for dim in dims) if mean else 1)
+
+        def reduce(source: Array, output: Array) -> None:
+            total = output if wide is None else wide
+            _add_reduce(source, dims, compute, total, keepdim)
+            np.divide(total, count, total)
+            if wide is not None:
+                output[...] = wide
+
+        return reduce, (source, output)
+
+    if half:
         return HostKernel(op, (dtype, dtype), rule, ReduceParams, scratch=_total_nbytes)
-    return HostKernel(op, (dtype, dtype), _sum if op is OpKind.SumReduce else _mean, ReduceParams)
+    return HostKernel(op, (dtype, dtype), rule, ReduceParams)
 
 
 def kernels() -> tuple[HostKernel, ...]:

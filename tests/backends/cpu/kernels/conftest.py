@@ -43,9 +43,7 @@ def table() -> KernelBindingTable:
     return made.finalize()
 
 
-def bound_call(
-    kernel: HostKernel, sample: Sample, out: Array
-) -> tuple[Callable[..., object], tuple[Any, ...]]:
+def bound_call(kernel: HostKernel, sample: Sample, out: Array) -> tuple[Callable[..., object], tuple[Any, ...]]:
     shapes = [operand.shape for operand in sample.inputs]
     sizes = kernel.scratch(sample.params, shapes, out.shape)
     # Filled with NaN patterns: what is read before it is written shows.

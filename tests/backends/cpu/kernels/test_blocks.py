@@ -17,9 +17,7 @@ F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 @given(shapes, st.integers(1, 60), st.integers(0, 2))
-def test_blocks_cover_every_element_once_in_order(
-    shape: tuple[int, ...], limit: int, whole_axes: int
-) -> None:
+def test_blocks_cover_every_element_once_in_order(shape: tuple[int, ...], limit: int, whole_axes: int) -> None:
     whole_axes = min(whole_axes, len(shape))
     numbers = np.arange(math.prod(shape)).reshape(shape)
     cut = Blocks(shape, limit, whole_axes)
@@ -37,9 +35,7 @@ def test_blocks_cover_every_element_once_in_order(
 
 @given(shapes, st.data())
 def test_a_broadcast_operand_is_cut_like_the_output(shape: tuple[int, ...], data: st.DataObject) -> None:
-    of = tuple(data.draw(st.sampled_from((1, size))) for size in shape)[
-        data.draw(st.integers(0, len(shape))) :
-    ]
+    of = tuple(data.draw(st.sampled_from((1, size))) for size in shape)[data.draw(st.integers(0, len(shape))) :]
     operand = np.arange(math.prod(of)).reshape(of)
     full = np.broadcast_to(operand, shape)
     for index, part in Blocks(shape, 5).pieces():

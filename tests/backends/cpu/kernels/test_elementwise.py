@@ -112,9 +112,7 @@ def test_gelu_is_within_its_bound(dtype: type[Any], unit: float, call: Call) -> 
     ],
     ids=lambda value: value.value if isinstance(value, OpKind) else "",
 )
-def test_special_values(
-    op: OpKind, x: list[float], wanted: list[float], dtype: type[Any], call: Call
-) -> None:
+def test_special_values(op: OpKind, x: list[float], wanted: list[float], dtype: type[Any], call: Call) -> None:
     operand = np.array(x, dtype)
     np.testing.assert_array_equal(call(op, [operand], operand.shape), np.array(wanted, dtype))
 
@@ -147,14 +145,10 @@ def test_operands_broadcast(
     rng = np.random.default_rng(1)
     a, b = (np.asarray(rng.integers(-9, 9, shape), dtype) for shape in (left, right))
     shape = np.broadcast_shapes(left, right)
-    reference = {**COMPARISON_UFUNCS, OpKind.AddElementwise: np.add, OpKind.MaximumElementwise: np.maximum}[
-        op
-    ]
+    reference = {**COMPARISON_UFUNCS, OpKind.AddElementwise: np.add, OpKind.MaximumElementwise: np.maximum}[op]
     result = DType.U8 if op is OpKind.LessElementwise else None
     got = call(op, [a, b], shape, dtype=result)
-    np.testing.assert_array_equal(
-        got.astype(float), reference(a.astype(float), b.astype(float)).astype(float)
-    )
+    np.testing.assert_array_equal(got.astype(float), reference(a.astype(float), b.astype(float)).astype(float))
 
 
 def test_operands_that_do_not_broadcast_are_refused(call: Call) -> None:
@@ -223,12 +217,8 @@ def test_clamp_between_crossed_limits_is_refused(call: Call) -> None:
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize(
-    "op", [*UNARY_UFUNCS, *UNARY_BODIES, OpKind.ReluElementwise], ids=lambda op: op.value
-)
-def test_halves_are_computed_in_float32_and_narrowed_once(
-    op: OpKind, dtype: np.dtype[Any], call: Call
-) -> None:
+@pytest.mark.parametrize("op", [*UNARY_UFUNCS, *UNARY_BODIES, OpKind.ReluElementwise], ids=lambda op: op.value)
+def test_halves_are_computed_in_float32_and_narrowed_once(op: OpKind, dtype: np.dtype[Any], call: Call) -> None:
     rng = np.random.default_rng(2)
     x = np.concatenate([rng.normal(0, 3, 200), [0.0, -0.0, NAN, INF, -INF]]).astype(dtype)
     wide = call(op, [x.astype(np.float32)], x.shape)
@@ -241,9 +231,7 @@ def test_binary_halves_are_computed_in_float32(op: OpKind, dtype: np.dtype[Any],
     rng = np.random.default_rng(2)
     a, b = (rng.normal(0, 3, 100_000).astype(dtype) for _ in range(2))
     wide = call(op, [a.astype(np.float32), b.astype(np.float32)], a.shape)
-    np.testing.assert_array_equal(
-        call(op, [a, b], a.shape).view(np.uint16), wide.astype(dtype).view(np.uint16)
-    )
+    np.testing.assert_array_equal(call(op, [a, b], a.shape).view(np.uint16), wide.astype(dtype).view(np.uint16))
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)

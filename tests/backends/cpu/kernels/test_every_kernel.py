@@ -13,7 +13,7 @@ from fuel_async.backends.cpu.kernels import register_cpu_kernels
 from fuel_async.backends.cpu.kernels.base import HostKernel
 from fuel_async.dispatch import AffineParams, KernelBindingTable
 from fuel_async.errors import KernelArgumentError, StorageBusy, StoragePoisoned
-from fuel_async.ir import DType, Layout, OpKind
+from fuel_async.ir import DType, Layout, OpKind, TensorType
 from fuel_async.storage import Storage, alloc_cpu, as_array, from_array
 
 if TYPE_CHECKING:
@@ -117,21 +117,48 @@ def test_strides_and_alignment_do_not_change_the_bits(
         assert _bytes(got) == _bytes(expected)
 
 
-@in_place_kernels
-def test_the_output_may_be_an_input(
+@every_kernel
+def test_operands_repeated_by_a_zero_stride(
     kernel: HostKernel, sample: Callable[..., Any], run: Callable[..., Array], rng: np.random.Generator
 ) -> None:
     operands = sample(kernel, rng)
+    repeated = [np.broadcast_to(operand[:1], operand.shape) for operand in operands.inputs]
+    dense = [np.ascontiguousarray(operand) for operand in repeated]
+    got, expected = (run(kernel, operands._replace(inputs=tuple(inputs))) for inputs in (repeated, dense))
+    if kernel.op in ORDERED:
+        np.testing.assert_allclose(got.astype(float), expected.astype(float), rtol=2e-2, atol=1e-2)
+    else:
+        assert _bytes(got) == _bytes(expected)
+
+
+def _check_in_place(kernel: HostKernel, operands: Any, run: Callable[..., Array]) -> None:
     expected = run(kernel, operands)
     for position, operand in enumerate(operands.inputs):
         if operand.dtype != expected.dtype:
             continue
         inputs = list(operands.inputs)
-        memory = operand.copy()
-        inputs[position] = memory
+        inputs[position] = memory = operand.copy()
         # Another array object over the same bytes, as a program's slots are.
         out = memory.view()
         assert _bytes(run(kernel, operands._replace(inputs=tuple(inputs)), out)) == _bytes(expected)
+
+
+@in_place_kernels
+def test_the_output_may_be_an_input(
+    kernel: HostKernel, sample: Callable[..., Any], run: Callable[..., Array], rng: np.random.Generator
+) -> None:
+    _check_in_place(kernel, sample(kernel, rng), run)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [row for row in ROWS if row.caps.in_place and row.direct is None and row.dtypes[-1] is DType.F32],
+    ids=_name,
+)
+def test_the_output_may_be_an_input_of_several_blocks(
+    kernel: HostKernel, sample: Callable[..., Any], run: Callable[..., Array], rng: np.random.Generator
+) -> None:
+    _check_in_place(kernel, sample(kernel, rng, rows=30_000), run)
 
 
 @pytest.mark.parametrize(
@@ -215,10 +242,22 @@ class TestStorages:
         with pytest.raises(KernelArgumentError, match="row-major"):
             add([left, right], [out], [self.layout, self.layout, Layout((4,), (-1,), 3)], add.takes())
 
-    def test_no_warning_reaches_the_caller(
-        self, add: HostKernel, storages: tuple[Storage, Storage, Storage]
-    ) -> None:
+    def test_no_warning_reaches_the_caller(self, add: HostKernel, storages: tuple[Storage, Storage, Storage]) -> None:
         huge = from_array(np.full(4, 3e38, np.float32))
         with np.errstate(all="raise"):
             add([huge, huge], [storages[2]], [self.layout] * 3, add.takes())
         assert np.isinf(as_array(storages[2], self.layout)).all()
+
+
+@every_kernel
+def test_scratch_follows_from_types_as_from_shapes(
+    kernel: HostKernel, sample: Callable[..., Any], rng: np.random.Generator
+) -> None:
+    operands = sample(kernel, rng)
+    kinds = [kernel.dtypes[0]] * len(operands.inputs) if kernel.variadic else kernel.dtypes[:-1]
+    shapes = [operand.shape for operand in operands.inputs]
+    inputs = [TensorType(shape, kind, -1) for shape, kind in zip(shapes, kinds, strict=True)]
+    output = TensorType(operands.shape, kernel.dtypes[-1], -1)
+    sizes = kernel.scratch_nbytes(operands.params, inputs, (output,))
+    assert sizes == kernel.scratch(operands.params, shapes, operands.shape)
+    assert all(nbytes > 0 for nbytes in sizes)

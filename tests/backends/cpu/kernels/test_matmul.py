@@ -50,13 +50,15 @@ def integers(shape: tuple[int, ...], dtype: np.dtype[Any], seed: int = 0) -> Arr
     return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
 
 
-def test_the_examples_of_the_spec(matmul: Matmul) -> None:
+def test_the_reference_examples(matmul: Matmul) -> None:
     def f32(values: list[float], *shape: int) -> Array:
         return np.array(values, np.float32).reshape(shape)
 
     assert matmul(f32([1, 2, 3, 4, 5, 6], 2, 3), f32([7, 8, 9, 10, 11, 12], 3, 2)).reshape(-1).tolist() == [
         58, 64, 139, 154,
     ]  # fmt: skip
+    batched = matmul(f32([1, 2, 3, 4] * 2, 2, 2, 2), f32([5, 6, 7, 8, 10, 0, 0, 10], 2, 2, 2))
+    assert batched.reshape(-1).tolist() == [19, 22, 43, 50, 10, 20, 30, 40]
     grouped = matmul(f32([1, 2, 3, 4, 5, 6, 7, 8], 4, 1, 2), f32([1, 0, 0, 1], 2, 2, 1))
     assert (grouped.shape, grouped.reshape(-1).tolist()) == ((4, 1, 1), [1, 3, 6, 8])
     turned = matmul(f32([1, 2, 3, 4], 2, 2), f32([5, 6, 7, 8], 2, 2).T)
@@ -97,9 +99,7 @@ def test_sizes(m: int, n: int, k: int, dtype: np.dtype[Any], matmul: Matmul) -> 
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_operands_that_blas_cannot_read(
-    dtype: np.dtype[Any], matmul: Matmul, strided: Callable[..., Array]
-) -> None:
+def test_operands_that_blas_cannot_read(dtype: np.dtype[Any], matmul: Matmul, strided: Callable[..., Array]) -> None:
     left, right = integers((2, 33, 20), dtype), integers((2, 20, 17), dtype, 1)
     wanted = exact(left, right)
     for one in (strided(left), left[:, ::-1].copy()[:, ::-1]):
@@ -107,6 +107,19 @@ def test_operands_that_blas_cannot_read(
             np.testing.assert_array_equal(matmul(one, other).astype(float), wanted)
     row = np.broadcast_to(integers((1, 20), dtype), (33, 20))
     np.testing.assert_array_equal(matmul(row, right[0]).astype(float), exact(row, right[0]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("batch", [(2,), (60,), (7, 9), (2, 1, 31)], ids=str)
+def test_batches_of_small_matrices_that_are_not_row_major(
+    batch: tuple[int, ...], dtype: np.dtype[Any], matmul: Matmul
+) -> None:
+    """The strides of attention: heads next to each other in a row of features, the right one transposed."""
+    left, right = integers((*batch, 40, 64), dtype), integers((*batch, 64, 48), dtype, 1)
+    wanted = exact(left, right)
+    features = np.ascontiguousarray(np.moveaxis(right, -2, -3))
+    for view in (np.moveaxis(features, -3, -2), right.swapaxes(-1, -2).copy().swapaxes(-1, -2)):
+        np.testing.assert_array_equal(matmul(left, view).astype(float), wanted)
 
 
 def test_a_weight_broadcast_over_batches_by_a_zero_stride(matmul: Matmul) -> None:

@@ -27,9 +27,7 @@ def cast(call: Call, x: Array, to: DType) -> Array:
 
 
 @pytest.mark.parametrize(("source", "to"), PAIRS, ids=lambda dtype: str(dtype))
-def test_casts_keep_small_whole_numbers(
-    source: DType, to: DType, call: Call, strided: Callable[..., Array]
-) -> None:
+def test_casts_keep_small_whole_numbers(source: DType, to: DType, call: Call, strided: Callable[..., Array]) -> None:
     numbers = np.array([[0, 1, 2, 3], [8, 16, 64, 96]], np.int64)
     x = numbers.astype(source.require_np())
     for operand in (x, strided(x), x.T.copy().T):
@@ -60,7 +58,7 @@ def test_casts_round_half_to_even_and_saturate_to_infinity(call: Call) -> None:
     assert np.isnan(cast(call, np.array([500.0], np.float32), DType.F8E4M3).astype(float)).all()
 
 
-def test_the_round_trip_of_the_spec(call: Call) -> None:
+def test_a_round_trip_keeps_what_the_narrow_type_holds(call: Call) -> None:
     x = np.array([1, 2, -3, 0.5], np.float32)
     assert cast(call, cast(call, x, DType.BF16), DType.F32).tolist() == x.tolist()
     assert cast(call, x, DType.F64).tolist() == x.tolist()
@@ -95,9 +93,7 @@ def test_copy_keeps_the_bits_of_nan(call: Call) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int64])
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_concat_along_any_axis(
-    axis: int, dtype: type[Any], call: Call, strided: Callable[..., Array]
-) -> None:
+def test_concat_along_any_axis(axis: int, dtype: type[Any], call: Call, strided: Callable[..., Array]) -> None:
     shapes = [tuple(size if at == axis else 3 for at in range(3)) for size in (2, 0, 1, 4)]
     parts = [np.arange(math.prod(shape)).reshape(shape).astype(dtype) for shape in shapes]
     wanted = np.concatenate(parts, axis)

@@ -55,9 +55,7 @@ def exact_softmax(x: Array) -> Wide:
 def exact_layer_norm(x: Array, eps: float) -> Wide:
     wide = x.astype(np.float64)
     centred = wide - wide.mean(axis=-1, keepdims=True) if x.size else wide
-    result: Wide = centred / np.sqrt(
-        (centred * centred).sum(axis=-1, keepdims=True) / max(x.shape[-1], 1) + eps
-    )
+    result: Wide = centred / np.sqrt((centred * centred).sum(axis=-1, keepdims=True) / max(x.shape[-1], 1) + eps)
     return result
 
 
@@ -75,9 +73,7 @@ def operand(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 @every_dtype
 @every_shape
-def test_softmax(
-    shape: tuple[int, ...], dtype: np.dtype[Any], call: Call, strided: Callable[..., Array]
-) -> None:
+def test_softmax(shape: tuple[int, ...], dtype: np.dtype[Any], call: Call, strided: Callable[..., Array]) -> None:
     x = operand(shape, dtype)
     got = softmax(call, x)
     np.testing.assert_allclose(got.astype(float), exact_softmax(x), rtol=0, atol=DTYPES[dtype])
@@ -86,9 +82,7 @@ def test_softmax(
 
 @every_dtype
 @every_shape
-def test_layer_norm(
-    shape: tuple[int, ...], dtype: np.dtype[Any], call: Call, strided: Callable[..., Array]
-) -> None:
+def test_layer_norm(shape: tuple[int, ...], dtype: np.dtype[Any], call: Call, strided: Callable[..., Array]) -> None:
     x = operand(shape, dtype)
     got = layer_norm(call, x)
     np.testing.assert_allclose(
@@ -111,9 +105,7 @@ def test_softmax_of_equal_scores_is_even(call: Call) -> None:
 
 @every_dtype
 def test_softmax_special_rows(dtype: np.dtype[Any], call: Call) -> None:
-    x = np.array(
-        [[-INF, -INF, -INF], [0, -INF, 0], [NAN, 0, 1], [INF, 0, 0], [3e4, 3e4, -3e4], [1, NAN, INF]], dtype
-    )
+    x = np.array([[-INF, -INF, -INF], [0, -INF, 0], [NAN, 0, 1], [INF, 0, 0], [3e4, 3e4, -3e4], [1, NAN, INF]], dtype)
     got = softmax(call, x).astype(float)
     assert np.isnan(got[[0, 2, 5]]).all()
     assert got[1].tolist() == [0.5, 0, 0.5]
@@ -129,7 +121,7 @@ def test_rows_do_not_depend_on_their_neighbours(call: Call) -> None:
         assert layer_norm(call, x[row : row + 1]).tobytes() == whole[1][row].tobytes()
 
 
-def test_layer_norm_of_the_spec(call: Call) -> None:
+def test_layer_norm_has_mean_zero_and_variance_one(call: Call) -> None:
     got = layer_norm(call, np.array([[1, 2, 3, 4]], np.float32), eps=0.0)
     assert abs(got.mean()) < 1e-7
     assert abs(got.var() - 1) < 1e-6

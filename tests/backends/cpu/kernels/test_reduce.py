@@ -55,7 +55,7 @@ def test_any_axes(
         np.testing.assert_array_equal(got.astype(float), np.asarray(exact).astype(dtype).astype(float))
 
 
-def test_the_examples_of_the_spec(call: Call) -> None:
+def test_the_reference_examples(call: Call) -> None:
     x = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
     assert call(SUM, [x], (2,), OpParams.Reduce((1,))).tolist() == [6, 15]
     cube = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)

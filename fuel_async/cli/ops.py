@@ -1,0 +1,112 @@
+"""`fuel-async ops`: which op runs on which dtypes of which backend, as the registered kernels say."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TypeAlias
+
+from fuel_async.cli.command import Column, Command, argument, print_line, print_table
+from fuel_async.errors import UserError
+from fuel_async.ir import BackendId, DType, OpKind
+from fuel_async.registry import bindings_problems, global_bindings
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from fuel_async.dispatch import KernelBindingTable, KernelDTypes
+
+COLUMNS = (Column("op"), Column("backend"), Column("operands"), Column("T"))
+
+#: Operand dtypes in which None stands for T.
+Pattern: TypeAlias = "tuple[DType | None, ...]"
+
+
+def _run(arguments: argparse.Namespace, console: Console) -> int:
+    table = global_bindings()
+    rows = coverage(table, set(arguments.op), arguments.backend, arguments.dtype)
+    for pack, problem in bindings_problems().items():
+        print(f"fuel-async: kernel pack {pack} was left out: {problem}", file=sys.stderr)
+    if not rows:
+        print("fuel-async: no registered kernel fits; ask without filters to see all", file=sys.stderr)
+        return 1
+    print_table(console, COLUMNS, rows)
+    shown = sum(len(row[-1].split()) for row in rows)
+    print_line(console, f"{shown} of the {table.key_count()} combinations of op, operands and backend.")
+    return 0
+
+
+def coverage(
+    table: KernelBindingTable, ops: set[OpKind], backend: BackendId | None, dtype: DType | None
+) -> list[tuple[str, str, str, str]]:
+    """Return op, backend, operands and the dtypes that T stands for, in order of registration.
+
+    Empty `ops` and None let everything through; `dtype` keeps kernels that have it among their operands.
+    """
+    keys: dict[tuple[OpKind, BackendId], list[KernelDTypes]] = {}
+    for op, dtypes, found in table.iter_keys():
+        wanted = (not ops or op in ops) and backend in (None, found) and (dtype is None or dtype in dtypes)
+        if wanted:
+            keys.setdefault((op, found), []).append(dtypes)
+    return [
+        (op.as_str(), found.as_str(), _spell(pattern), " ".join(map(str, stands_for)))
+        for (op, found), of_op in keys.items()
+        for pattern, stands_for in patterns(of_op).items()
+    ]
+
+
+def patterns(keys: Sequence[KernelDTypes]) -> dict[Pattern, list[DType]]:
+    """Group keys that differ in one dtype T: each pattern with what T stands for, in order.
+
+    A key belongs to the most common pattern that it is a case of.
+    """
+    common = Counter(_pattern(key) for key in keys).most_common()
+    grouped: dict[Pattern, list[DType]] = {}
+    for key in keys:
+        pattern, dtype = next(
+            (pattern, dtype)
+            for pattern, _ in common
+            for dtype in dict.fromkeys(key)
+            if tuple(dtype if one is None else one for one in pattern) == key
+        )
+        grouped.setdefault(pattern, []).append(dtype)
+    return grouped
+
+
+def _pattern(key: KernelDTypes) -> Pattern:
+    """The key with its most frequent dtype (the first of those) replaced by T."""
+    frequent, _ = Counter(key).most_common(1)[0]
+    return tuple(None if dtype is frequent else dtype for dtype in key)
+
+
+def _spell(pattern: Pattern) -> str:
+    *inputs, output = ["T" if dtype is None else str(dtype) for dtype in pattern]
+    return f"({', '.join(inputs)}) -> {output}"
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("op", nargs="*", type=argument(_op), help="show only these, for example matmul add")
+    parser.add_argument("--backend", type=argument(BackendId), help="show only this one's kernels")
+    parser.add_argument("--dtype", type=argument(DType.parse), help="show only kernels with such operands")
+
+
+def _op(text: str) -> OpKind:
+    try:
+        return OpKind(text)
+    except ValueError:
+        near = get_close_matches(text, [op.value for op in OpKind], n=4)
+        hint = f"did you mean {', '.join(near)}?" if near else "fuel-async ops lists those with a kernel"
+        raise UserError(f"{text!r} is no op; {hint}") from None
+
+
+COMMAND = Command(
+    name="ops",
+    summary="list which op runs on which dtypes of which backend",
+    description="List what the registered kernels cover: op, backend, the dtypes of its operands, and what T may be.",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,54 @@
+"""The façade, used the way a reader of the seeds would."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import fuel_async as fa
+from fuel_async import fuel_dispatch
+from fuel_async import registry as own_registry
+from fuel_async import runtime as own_runtime
+from fuel_async.fuel_dispatch import compiled, dispatch, kernel, pipelined
+from fuel_async.ir import CPU_DEVICE, BackendId, DType, Layout, OpKind
+from fuel_async.storage import alloc_cpu, from_array
+
+CPU, ADD = BackendId.CPU, OpKind.AddElementwise
+F32: kernel.KernelDTypes = (DType.F32, DType.F32, DType.F32)
+
+
+def test_the_hosts_kernels_make_its_capabilities() -> None:
+    table = kernel.KernelBindingTable()
+    dispatch.register_cpu_kernels(table)
+    assert table.backend_supports(ADD, F32, CPU)
+    assert list(table.iter_keys()) == list(dispatch.global_bindings().iter_keys())
+    caps: dispatch.BackendCapabilities = dispatch.derive_backend_caps(CPU, CPU_DEVICE, table)
+    assert isinstance(caps, dispatch.BackendCapabilities)
+    assert caps.storage_substrate == dispatch.SubstrateClass.HostBytes
+    matrix = dispatch.CapabilityRegistry([caps]).build_transfer_matrix()
+    assert matrix.path(CPU_DEVICE, CPU_DEVICE) is dispatch.TransferPath.SameDevice
+
+
+def test_a_kernel_is_compiled_and_executed() -> None:
+    node = compiled.compile_node(ADD, F32, CPU, kernel.OpParams.NONE, dispatch.global_bindings())
+    left, right = (from_array(np.array(row, np.float32)) for row in ([1, 2], [3, 4]))
+    out, row = alloc_cpu(DType.F32, 2), Layout.contiguous((2,))
+    handle: compiled.CompletionHandle = compiled.execute_compiled(node, [left, right], [out], [row] * 3)
+    assert handle.done()
+    with dispatch.read_storage(out):
+        assert dispatch.cpu_input(out).tolist() == [4, 6]
+
+
+async def test_a_graph_is_walked() -> None:
+    g = fa.Graph()
+    x = g.input("x", (2,))
+    async with fa.Executor() as executor:
+        walker = pipelined.PipelinedExecutor(executor)
+        storage, _ = await walker.realize(g, x + x, {"x": [1, 2]})
+    assert dispatch.cpu_input(storage).tolist() == [2, 4]
+
+
+def test_the_facade_gives_the_packages_own_objects() -> None:
+    assert dispatch.global_bindings is own_registry.global_bindings
+    assert compiled.compile_node is fuel_dispatch.compile_node is own_runtime.compile_node
+    assert kernel.OpParams is fuel_dispatch.OpParams
+    assert pipelined.PipelinedExecutor is fuel_dispatch.PipelinedExecutor is fa.PipelinedExecutor
