@@ -10,12 +10,16 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from benchmarks import first_run, heartbeat, minilm, overhead
 from benchmarks.report import Report, WrongResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 BENCHMARKS: Mapping[str, Callable[[bool], Report]] = {
     "overhead": overhead.measure,
@@ -50,6 +54,7 @@ def _measure(name: str, chosen: argparse.Namespace) -> int:
     except WrongResult as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
+    report = replace(report, facts={**report.facts, "quick": chosen.quick})
     report.show(console)
     if chosen.json:
         print(report.as_json())

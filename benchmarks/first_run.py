@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, Any
 
 import fuel_async as fa
 from benchmarks.report import Figures, Report, Target
 from benchmarks.timing import Quiet, loop_factories, median, now_ns, run_on
 from benchmarks.workloads import Mixed, mixed
-import numpy as np
 from fuel_async.plan import make_plan
+from fuel_async.runtime.instances import Prepared
 from fuel_async.streams import LoopShare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TARGETS = {"us_per_node": Target(max=15), "flatness": Target(max=1.3)}
 
@@ -29,7 +33,7 @@ class Scale:
     patience_s: float = 60
 
 
-QUICK = Scale(sizes=((100, 1), (300, 1), (1_000, 1)), rounds=1, patience_s=0)
+QUICK = Scale(sizes=((100, 1), (200, 1), (400, 1)), rounds=1, patience_s=0)
 
 
 def measure(quick: bool) -> Report:
@@ -92,16 +96,16 @@ async def _phases_of(executor: fa.Executor, size: int, seed: int) -> dict[str, f
     clock.append(now_ns())
     plan = make_plan(frozen.without_constants(), target)
     clock.append(now_ns())
-    arena = device.memory.allocate(plan.arena_nbytes)
-    constants = [frozen.constants[node] for node in plan.constants]
-    programs = [device.instantiate(region.program, constants, arena) for region in plan.regions]
+    prepared = Prepared(plan, frozen, device, 0, lambda nbytes: None)
+    instance = prepared.bind()
     clock.append(now_ns())
-    calm = LoopShare.running().calm
-    feeds, outputs = list(work.feeds.values()), [np.empty(port.type.shape, port.type.dtype.np) for port in plan.outputs]
-    for instance in programs:
-        given = [feeds[i] for i in instance.program.feeds], [outputs[i] for i in instance.program.outputs]
-        calm.run(instance.execute, *given, (), (), None, None)
+    feeds, outputs = list(work.feeds.values()), prepared.allocate_outputs()
+    calm, programs = LoopShare.running().calm, list[Any](instance.programs)
+    for program in programs:
+        read, written = program.program.feeds, program.program.outputs
+        arrays = [feeds[place] for place in read], [outputs[place] for place in written]
+        calm.run(partial(program.execute, *arrays, (), (), None, None))
     clock.append(now_ns())
-    work.check({port.name: array for port, array in zip(plan.outputs, outputs, strict=True)})
-    taken = [(end - start) / 1e3 / len(work.graph) for start, end in zip(clock, clock[1:], strict=False)]
+    work.check(prepared.deliver(outputs))
+    taken = [(end - start) / 1e3 / len(work.graph) for start, end in pairwise(clock)]
     return dict(zip(PHASES, taken, strict=True))

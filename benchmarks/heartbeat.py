@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-
-import numpy as np
 
 import fuel_async as fa
 from benchmarks import minilm
@@ -75,20 +73,26 @@ def measure(quick: bool) -> Report:
     """Measure on each loop."""
     scale = QUICK if quick else Scale()
     quiet, seeds = Quiet(scale.patience_s), count()
-    figures = {name: run_on(factory, _figures(scale, quiet, seeds)) for name, factory in loop_factories().items()}
+    try:
+        batch = minilm.load_batch(scale.sentences, scale.tokens)
+    except AssetsMissing:
+        batch = None
+    figures = {
+        name: run_on(factory, _figures(scale, batch, quiet, seeds)) for name, factory in loop_factories().items()
+    }
     return Report("heartbeat", figures, TARGETS, {"disturbed_rounds": quiet.disturbed})
 
 
-async def _figures(scale: Scale, quiet: Quiet, seeds: Iterator[int]) -> Figures:
+async def _figures(scale: Scale, batch: minilm.Batch | None, quiet: Quiet, seeds: Iterator[int]) -> Figures:
     async with fa.Executor(blas_threads=1, max_inflight=2 * TASKS) as executor:
         deltas: dict[str, float | None] = {"minilm": None}
         pairs: list[_Pair] = []
-        for name, load in _loads(executor, scale).items():
+        for name, load in _loads(executor, scale, batch).items():
             beside = await quiet.rounds(scale.rounds, partial(_pair, load, scale.window_s))
             deltas[name] = median(pair.delta_ms for pair in beside)
             pairs += beside
         naive = await quiet.rounds(
-            scale.rounds, partial(_pair, partial(_naive, small_ops(scale.nodes)), scale.window_s)
+            min(scale.rounds, 3), partial(_pair, partial(_naive, small_ops(scale.nodes)), scale.window_s)
         )
         lane = {
             f"lane_under_busy_loop.{size}": await _beside_busy_loop(executor, size, nodes, scale, quiet)
@@ -131,16 +135,13 @@ async def _pair(load: Load, window_s: float) -> _Pair:
 # --- loads ------------------------------------------------------------------------------------------------------------
 
 
-def _loads(executor: fa.Executor, scale: Scale) -> dict[str, Load]:
+def _loads(executor: fa.Executor, scale: Scale, batch: minilm.Batch | None) -> dict[str, Load]:
     works = {"small_ops": small_ops(scale.nodes), "rare_release": rare_release(scale.nodes)}
     loads: dict[str, Load] = {
         name: partial(_repeated, executor, work.graph, work.feeds, work.check) for name, work in works.items()
     }
-    try:
-        batch = minilm.load_batch(scale.sentences, scale.tokens)
-    except AssetsMissing:
-        return loads
-    loads["minilm"] = partial(_repeated, executor, batch.graph, batch.feeds, batch.check)
+    if batch is not None:
+        loads["minilm"] = partial(_repeated, executor, batch.graph, batch.feeds, batch.check)
     return loads
 
 
@@ -148,7 +149,7 @@ def _loads(executor: fa.Executor, scale: Scale) -> dict[str, Load]:
 async def _repeated(
     executor: fa.Executor,
     graph: fa.Graph,
-    feeds: dict[str, Array],
+    feeds: Mapping[str, Array],
     check: Callable[[dict[str, Array]], None],
 ) -> AsyncIterator[None]:
     """One task runs the graph again and again."""

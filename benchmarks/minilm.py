@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -18,9 +18,13 @@ import fuel_async as fa
 from benchmarks.minilm_numpy import embed
 from benchmarks.report import Figures, Report, Target, WrongResult
 from benchmarks.timing import Quiet, loop_factories, median, now_ns, run_on
-from benchmarks.workloads import Array
 from examples.minilm_assets import AssetsMissing, encode_batch, load_tokenizer, load_weights
 from examples.minilm_model import sentence_encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from benchmarks.workloads import Array
 
 TARGETS = {"ratio_numpy": Target(max=0.9)}
 

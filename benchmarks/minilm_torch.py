@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 
 from benchmarks.minilm_numpy import EPS, HEADS, LAYERS
-from benchmarks.workloads import Array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from benchmarks.workloads import Array
 
 
-def torch_forward(
-    weights: Mapping[str, Array], ids: Array, mask: Array, threads: int | None
-) -> Callable[[], Array]:
+def torch_forward(weights: Mapping[str, Array], ids: Array, mask: Array, threads: int | None) -> Callable[[], Array]:
     """Return the call that embeds the batch with `threads` threads, torch's own choice for None."""
     held = {name: torch.from_numpy(array.copy()) for name, array in weights.items()}
     tokens, seen = torch.from_numpy(ids.astype("int64")), torch.from_numpy(mask)
@@ -50,9 +51,7 @@ def _layer(x: Any, padding: Any, weights: Mapping[str, Any], name: str) -> Any:
     attended = _dense(attended, weights, f"{name}.attention.output.dense")
     x = _layer_norm(x + attended, weights, f"{name}.attention.output.LayerNorm")
     hidden = F.gelu(_dense(x, weights, f"{name}.intermediate.dense"))
-    return _layer_norm(
-        x + _dense(hidden, weights, f"{name}.output.dense"), weights, f"{name}.output.LayerNorm"
-    )
+    return _layer_norm(x + _dense(hidden, weights, f"{name}.output.dense"), weights, f"{name}.output.LayerNorm")
 
 
 def _attention(x: Any, padding: Any, weights: Mapping[str, Any], name: str) -> Any:

@@ -1,15 +1,14 @@
-"""What a run costs beside its kernels: a long graph of small ops, a graph of one node, and many tasks with short graphs."""
+"""What a run costs beside its kernels: one long graph of small ops, one of one node, many tasks with short ones."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
 import threading
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
@@ -20,6 +19,9 @@ from benchmarks.ticks import Ticks
 from benchmarks.timing import Quiet, loop_factories, median, now_ns, quantile, run_on
 from benchmarks.workloads import Array, Workload, chain, small_ops
 from fuel_async.runtime import engine
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 TARGETS = {
     "ratio": Target(max=1.5),

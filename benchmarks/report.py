@@ -7,11 +7,13 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: By name; a dot stands between a family of figures and its member. None: could not be measured here.
 Figures = Mapping[str, float | None]
@@ -45,7 +47,7 @@ class Report:
     name: str
     figures: Mapping[str, Figures]
     targets: Mapping[str, Target]
-    #: Figures of the first loop that say what the others were measured with.
+    #: What the figures were measured with and under.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -78,7 +80,9 @@ class Report:
 
     def show(self, console: Console) -> None:
         """Print the table."""
-        table = Table(title=f"{self.name}: results checked", title_justify="left", title_style="bold")
+        note = "results checked" + (", figures of a quick look mean nothing" if self.facts.get("quick") else "")
+        console.print(f"{self.name}: {note}", style="bold", highlight=False)
+        table = Table()
         table.add_column("figure", no_wrap=True)
         for loop in self.figures:
             table.add_column(loop, justify="right", no_wrap=True)
@@ -88,9 +92,7 @@ class Report:
             target, missed = self.target(name), name in self.missed
             values = [_shown(figures.get(name)) for figures in self.figures.values()]
             verdict = "" if target is None or self.judged[name] is None else "missed" if missed else "met"
-            table.add_row(
-                name, *values, str(target or ""), verdict, style="red" if missed else "" if target else "dim"
-            )
+            table.add_row(name, *values, str(target or ""), verdict, style="red" if missed else "" if target else "dim")
         console.print(table)
         facts = {**_machine(), **self.facts}
         console.print(", ".join(f"{name} {value}" for name, value in facts.items()), style="dim", soft_wrap=True)

@@ -1,7 +1,7 @@
 """Timing on a machine that is shared: medians, rounds that wait for a quiet moment, and the loops to run on.
 
 What is compared is measured in the same round, one directly after the other, since a machine may change its speed by
-half within minutes. A round in which others used the cores is repeated while the patience of its benchmark lasts.
+half within minutes. Rounds in which others used the cores are replaced while the patience of their benchmark lasts.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from statistics import median as median
-from time import perf_counter_ns as now_ns
+from statistics import median
+from time import perf_counter_ns
 from typing import Any, TypeVar
 
+__all__ = ["LoopFactory", "Quiet", "loop_factories", "median", "now_ns", "quantile", "run_on", "timed_ns"]
+
 T = TypeVar("T")
+
+now_ns = perf_counter_ns
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -25,8 +29,9 @@ _CPU_TIMES = Path("/proc/stat")
 #: Others may use this many cores before a moment no longer counts as quiet.
 QUIET_CORES = 0.15
 
-#: A look at the machine takes this long.
+#: A look at the machine takes this long; what it tells is exact to one tick of its clock.
 _LOOK_S = 0.1
+_TICK_S = 0.01
 
 
 def loop_factories() -> dict[str, LoopFactory]:
@@ -59,34 +64,29 @@ def timed_ns(call: Callable[[], object]) -> int:
 
 
 class Quiet:
-    """Looks after the machine's other users. `disturbed` counts the rounds that had to be taken as they were."""
+    """Picks moments in which nobody else uses the machine, for as long as the benchmark's patience lasts.
+
+    `disturbed` counts the rounds that had to be taken although others used the cores.
+    """
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self.disturbed = 0
 
     async def rounds(self, count: int, measure: Callable[[], Awaitable[T]]) -> list[T]:
-        """Measure `count` times; each time wait for a quiet moment, and once more if it was none after all."""
-        results = []
-        for _ in range(count):
+        """Measure until there are `count` undisturbed rounds; what patience does not give, the least disturbed are."""
+        measured: list[tuple[float, T]] = []
+        while len(measured) < count or (self._patience_s > 0 and _disturbed(measured) > len(measured) - count):
             self._wait()
-            result, others = await self._watched(measure)
-            while others > QUIET_CORES and self._patience_s > 0:
-                self._wait()
-                result, others = await self._watched(measure)
-            self.disturbed += others > QUIET_CORES
-            results.append(result)
-        return results
-
-    async def _watched(self, measure: Callable[[], Awaitable[T]]) -> tuple[T, float]:
-        """What `measure` gives, and how many cores others used meanwhile."""
-        before = time.monotonic(), _others_s()
-        result = await measure()
-        elapsed_s = time.monotonic() - before[0]
-        others = (_others_s() - before[1]) / elapsed_s
-        if others > QUIET_CORES:
-            self._patience_s -= elapsed_s
-        return result, others
+            before_s, started_s = _others_s(), time.monotonic()
+            result = await measure()
+            elapsed_s = time.monotonic() - started_s
+            measured.append((max(0.0, _others_s() - before_s - _TICK_S) / elapsed_s, result))
+            if len(measured) > count:
+                self._patience_s -= elapsed_s
+        best = sorted(measured, key=lambda one: one[0])[:count]
+        self.disturbed += _disturbed(best)
+        return [result for _, result in best]
 
     def _wait(self) -> None:
         while self._patience_s > 0:
@@ -97,6 +97,10 @@ class Quiet:
             self._patience_s -= _LOOK_S
 
 
+def _disturbed(measured: Sequence[tuple[float, Any]]) -> int:
+    return sum(others > QUIET_CORES for others, _ in measured)
+
+
 def _others_s() -> float:
     """Time the machine's cores have worked for others, time the hypervisor kept them included; 0 where nobody tells."""
     try:
@@ -104,6 +108,5 @@ def _others_s() -> float:
             user, nice, system, _, _, irq, softirq, steal = map(int, lines.readline().split()[1:9])
     except (OSError, ValueError):
         return 0.0
-    own = os.times()
     busy = user + nice + system + irq + softirq + steal
-    return busy / os.sysconf("SC_CLK_TCK") - own.user - own.system
+    return busy / os.sysconf("SC_CLK_TCK") - time.process_time()

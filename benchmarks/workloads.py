@@ -170,7 +170,7 @@ def rare_release(count: int, every: int = 500, size: int = 4_096) -> Workload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixed:
-    """A graph of matrix products, elementwise ops, reductions and views, all of 8 x 8 floats; no two seeds are alike."""
+    """A graph of matrix products, elementwise ops, reductions and views, of 8 x 8 floats; no two seeds are alike."""
 
     seed: int
     blocks: int
@@ -179,7 +179,9 @@ class Mixed:
 
     def check(self, results: Mapping[str, Array]) -> None:
         """`WrongResult` unless a run gave what numpy gives for the same expressions."""
-        expected = _mixed(self.seed, self.feeds["x"], _WEIGHTS, lambda x: np.maximum(x, 0), self.blocks, lambda: False)[0]
+        expected = _mixed(self.seed, self.feeds["x"], _WEIGHTS, lambda x: np.maximum(x, 0), self.blocks, lambda: False)[
+            0
+        ]
         if not np.isfinite(expected).all() or not np.allclose(results["y"], expected, rtol=1e-4, atol=1e-5):
             raise WrongResult(f"{self.graph!r} is not what numpy gives")
 

@@ -1,3 +1,5 @@
+"""A graph described once, then awaited with feeds of any batch size."""
+
 import asyncio
 
 import numpy as np

@@ -29,6 +29,7 @@ class Branches:
         count = len(costs_ns)
         #: Predicted time of the branch from each row on; the row itself included.
         self.branch_ns = branch_ns = list(costs_ns)
+        breathe()
         #: How many rows read it.
         self.consumers = consumers = [0] * count
         #: 1 where a heavy branch starts beside others that are heavy together.
@@ -67,5 +68,5 @@ class Branches:
                 if total >= HEAVY_NS:
                     source = max(sources)
                     forks[source], first[source] = first[source] > 0, 1
-            if not row & 255:
+            if not row & 63:
                 breathe()

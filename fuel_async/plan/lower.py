@@ -9,9 +9,12 @@ operand types) is resolved once: kernel, parameters, price, scratch. Nothing is 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from fuel_async.cost import Rates
 from fuel_async.dispatch import (
@@ -94,7 +97,7 @@ class Rows:
         self.types: list[TensorType] = list(graph.types)
         self.layouts: list[Layout | None] = [None] * count
         #: The slot whose bytes this slot shows: itself unless it is a view.
-        self.bases: array[int] = array("i", range(count))
+        self.bases: array[int] = array("i", np.arange(count, dtype=np.int32).tobytes())
         #: The row that writes the slot's bytes, -1 when they come from outside. By base slot.
         self.writers: array[int] = array("i", [-1]) * count
 
@@ -154,8 +157,9 @@ class _Lowering:
         graph, rows, memo, instead = self.graph, self.rows, self.memo, self.instead
         types, attrs = graph.types, graph.attrs
         kernel, view = Form.KERNEL, Form.VIEW
-        direct = self._direct_outputs()
-        self._leaves()
+        readers = self._readers(breathe)
+        direct = self._direct_outputs(readers)
+        self._leaves(readers)
         for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
             form = op.form
             if form is kernel:
@@ -185,35 +189,42 @@ class _Lowering:
                 self._copy(node, instead.get(node, node), rows.slot(SlotClass.OUTPUT, index, types[node]))
         return rows
 
-    def _direct_outputs(self) -> dict[int, int]:
+    def _readers(self, breathe: Breathe) -> dict[int, list[int]]:
+        """How many operands of kernels each input and output is, as it is or through views, in a list of one."""
+        graph, view = self.graph, Form.VIEW
+        readers = {node: [0] for node in (*graph.inputs.values(), *graph.outputs.values())}
+        for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
+            for arg in args:
+                count = readers.get(arg)
+                if count is None:
+                    continue
+                if op.form is view:
+                    readers[node] = count
+                else:
+                    count[0] += 1
+            if not node & 63:
+                breathe()
+        return readers
+
+    def _direct_outputs(self, readers: dict[int, list[int]]) -> dict[int, int]:
         """Nodes that a kernel may write where the caller will receive them, with their output's index."""
         nodes = list(self.graph.outputs.values())
-        readers = self._readers(frozenset(nodes))
+        times = Counter(nodes)
         return {
             node: index
             for index, node in enumerate(nodes)
             if self.graph.ops[node].form is Form.KERNEL
-            and nodes.count(node) == 1
-            and readers[node] <= COPIED_OUTPUT_READERS
+            and times[node] == 1
+            and readers[node][0] <= COPIED_OUTPUT_READERS
         }
 
-    def _readers(self, nodes: Collection[int]) -> dict[int, int]:
-        """How many operands each of `nodes` is."""
-        counts = dict.fromkeys(nodes, 0)
-        for args in self.graph.args:
-            for arg in args:
-                if arg in counts:
-                    counts[arg] += 1
-        return counts
-
-    def _leaves(self) -> None:
+    def _leaves(self, readers: dict[int, list[int]]) -> None:
         graph, rows = self.graph, self.rows
-        readers = self._readers(graph.inputs.values())
         for index, node in enumerate(graph.constants):
             rows.classes[node], rows.places[node] = SlotClass.CONSTANT, index
         for index, node in enumerate(graph.inputs.values()):
             rows.classes[node], rows.places[node] = SlotClass.FEED, index
-            if readers[node] > COPIED_FEED_READERS and graph.types[node].nbytes <= COPIED_FEED_NBYTES:
+            if readers[node][0] > COPIED_FEED_READERS and graph.types[node].nbytes <= COPIED_FEED_NBYTES:
                 self.instead[node] = self._temporary(node, node)
 
     def _view(self, node: int, op: OpSpec, slot: int) -> None:

@@ -9,12 +9,18 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from fuel_async.dispatch import BINDABLE, LaneProgram, SlotClass, SlotTable
 from fuel_async.ir import Breathe, FrozenGraph, TensorType, no_breath
 from fuel_async.plan.lower import Rows, Target, lower
 from fuel_async.plan.memory import Arena, assign_offsets
 from fuel_async.plan.regions import Cut, cut
+
+#: A C call over more items than this holds the interpreter for longer than a loop should wait.
+_SLICE = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +67,14 @@ class Plan:
 def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) -> Plan:
     """Plan `graph`, whose symbols are bound, for `target`. `NoBackendForOp` when a node has no kernel there."""
     rows = lower(graph, target, breathe)
-    costs = array("q", [call.cost_ns for call in rows.calls])
+    costs = _costs(rows, breathe)
     regions = cut(costs, rows.preds, _output_rows(rows), breathe)
-    order = sorted(range(len(costs)), key=regions.region_of.__getitem__) if regions.count > 1 else range(len(costs))
-    arena = assign_offsets(rows, order, regions.region_of, _before(regions), breathe)
+    order = _order(regions, breathe)
+    arena = assign_offsets(rows, order, regions.region_of, _before(regions, breathe), breathe)
     slots = SlotTable(rows.classes, rows.places, rows.types, rows.layouts)
     programs = _programs(rows, regions, order, costs, slots, arena, breathe)
+    for column in (rows.slots, rows.preds):
+        _let_go(column, breathe)
     dependents: list[list[int]] = [[] for _ in programs]
     for number, needs in enumerate(regions.needs):
         for need in needs:
@@ -90,12 +98,37 @@ def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) 
     )
 
 
+def _costs(rows: Rows, breathe: Breathe) -> array[int]:
+    """Predicted time of each row."""
+    costs = array("q")
+    for start in range(0, len(rows.calls), _SLICE):
+        costs.extend([call.cost_ns for call in rows.calls[start : start + _SLICE]])
+        breathe()
+    return costs
+
+
 def _output_rows(rows: Rows) -> frozenset[int]:
-    output = int(SlotClass.OUTPUT)
-    return frozenset(rows.writers[slot] for slot, cls in enumerate(rows.classes) if cls == output)
+    return frozenset([rows.writers[slot] for slot in _slots_of(rows, (SlotClass.OUTPUT,)) if rows.writers[slot] >= 0])
 
 
-def _before(regions: Cut) -> list[int]:
+def _slots_of(rows: Rows, classes: Sequence[int]) -> list[int]:
+    """The slots of the given classes, views included."""
+    return np.flatnonzero(np.isin(np.frombuffer(bytes(rows.classes), np.uint8), classes)).tolist()
+
+
+def _order(regions: Cut, breathe: Breathe) -> Sequence[int]:
+    """The rows region by region, in their order within each."""
+    if regions.count <= 1:
+        return range(len(regions.region_of))
+    members: list[list[int]] = [[] for _ in regions.needs]
+    for row, region in enumerate(regions.region_of):
+        members[region].append(row)
+        if not row & 63:
+            breathe()
+    return [row for rows in members for row in rows]
+
+
+def _before(regions: Cut, breathe: Breathe) -> list[int]:
     """Per region, the bit mask of all regions that precede it, directly or not, and of itself."""
     masks: list[int] = []
     for number, needs in enumerate(regions.needs):
@@ -103,7 +136,16 @@ def _before(regions: Cut) -> list[int]:
         for need in needs:
             mask |= masks[need]
         masks.append(mask)
+        if not number & 63:
+            breathe()
     return masks
+
+
+def _let_go(column: list[Any], breathe: Breathe) -> None:
+    """Drop the items of a column bit by bit: dropping 10^5 tuples at once holds the interpreter for milliseconds."""
+    while column:
+        del column[-_SLICE:]
+        breathe()
 
 
 def _programs(
@@ -117,7 +159,7 @@ def _programs(
 ) -> list[LaneProgram]:
     programs: list[LaneProgram] = []
     region_of, scratch, canonical = regions.region_of, arena.scratch, arena.canonical
-    given = _given_slots(rows)
+    given = frozenset(_slots_of(rows, BINDABLE))
     start = 0
     while start < len(order):
         region, end = region_of[order[start]], start
@@ -148,12 +190,6 @@ def _programs(
         )
         start = end
     return programs
-
-
-def _given_slots(rows: Rows) -> frozenset[int]:
-    """The slots whose bytes each submission gives."""
-    bindable = frozenset(BINDABLE)
-    return frozenset(slot for slot, cls in enumerate(rows.classes) if cls in bindable)
 
 
 def _ports(rows: Rows, slots: set[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -53,6 +53,7 @@ def cut(
 ) -> Cut:
     """Assign each row to a region. Rows are in topological order: each reads only rows before it. O(rows)."""
     total = sum(costs_ns)
+    breathe()
     if total < 2 * HEAVY_NS:
         regions = [0] * len(costs_ns)
     else:
@@ -77,12 +78,13 @@ def _needs(
     regions: Sequence[int], preds: Sequence[tuple[int, ...]], breathe: Breathe
 ) -> list[frozenset[int]]:
     needs: list[set[int]] = [set() for _ in range(max(regions, default=-1) + 1)]
+    breathe()
     for row, sources in enumerate(preds):
         region = regions[row]
         for source in sources:
             if regions[source] != region:
                 needs[region].add(regions[source])
-        if not row & 1023:
+        if not row & 63:
             breathe()
     return [frozenset(some) for some in needs]
 
@@ -99,6 +101,10 @@ class _Cutting:
     ) -> None:
         self.costs_ns, self.preds, self.outputs, self.branches = costs_ns, preds, output_rows, branches
         self.place = [0] * len(costs_ns)
+        #: 1 for rows whose readers are not put beside them without a second look.
+        self.cuts = bytearray(branches.forks)
+        for row in output_rows:
+            self.cuts[row] = 1
         # --- by region ---
         self.start_ns: list[int] = []
         self.spent_ns: list[int] = []
@@ -117,9 +123,7 @@ class _Cutting:
         self.guests: dict[int, list[int]] = {}
 
     def run(self, breathe: Breathe) -> list[int]:
-        place, spent, limit, cuts = self.place, self.spent_ns, self.limit_ns, bytearray(self.branches.forks)
-        for row in self.outputs:
-            cuts[row] = 1
+        place, spent, limit, cuts = self.place, self.spent_ns, self.limit_ns, self.cuts
         for row, (cost, sources) in enumerate(zip(self.costs_ns, self.preds, strict=True)):
             if not row & 63:
                 breathe()
@@ -140,7 +144,10 @@ class _Cutting:
         number = [0] * len(by_start)
         for rank, region in enumerate(by_start):
             number[region] = rank
-        return [number[region] for region in place]
+        for start in range(0, len(place), 1_024):
+            place[start : start + 1_024] = [number[region] for region in place[start : start + 1_024]]
+            breathe()
+        return place
 
     def _assign(self, row: int, cost: int, sources: tuple[int, ...]) -> None:
         place, branches = self.place, self.branches
@@ -262,6 +269,7 @@ class _Cutting:
         for row in rows:
             if self.branches.consumers[row] > 1:
                 self.guests[row] = rows
+                self.cuts[row] = 1
 
     def _promote(self, clusters: Collection[int]) -> None:
         """Put clusters into as few regions of their own as the bound allows. They end before anything else starts."""

@@ -12,9 +12,16 @@ import heapq
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
-from fuel_async.errors import OutOfMemory
+from fuel_async.errors import ExecutorClosed, OutOfMemory
 from fuel_async.streams import LoopShare
+
+
+class _State(Enum):
+    IN_LINE = 0
+    GRANTED = 1
+    GONE = 2
 
 
 @dataclass(order=True, slots=True)
@@ -23,7 +30,8 @@ class _Waiter:
     nbytes: int = field(compare=False)
     share: LoopShare = field(compare=False)
     future: asyncio.Future[None] = field(compare=False)
-    granted: bool = field(compare=False, default=False)
+    #: In line, then granted, then gone: what it was granted is given back once.
+    state: _State = field(compare=False, default=_State.IN_LINE)
 
 
 class Admission:
@@ -38,6 +46,7 @@ class Admission:
         self.held_nbytes = 0
         self._line: list[_Waiter] = []
         self._arrivals = 0
+        self._closed = False
 
     @property
     def waiting(self) -> int:
@@ -54,7 +63,12 @@ class Admission:
             return True
 
     async def take(self, nbytes: int, priority: int = 0) -> None:
-        """Wait until a run of `nbytes` is admitted. `OutOfMemory` at once when it can never be."""
+        """Wait until a run of `nbytes` is admitted. `OutOfMemory` at once when it can never be.
+
+        Raises CancelledError in those who wait when `close` is called, and `ExecutorClosed` from then on.
+        """
+        if self._closed:
+            raise ExecutorClosed
         if nbytes > self.budget_nbytes:
             raise OutOfMemory(self.device, nbytes, self.budget_nbytes, " in all")
         if self.take_nowait(nbytes):
@@ -64,10 +78,10 @@ class Admission:
             self._arrivals += 1
             waiter = _Waiter((-priority, self._arrivals), nbytes, LoopShare.of(loop), loop.create_future())
             heapq.heappush(self._line, waiter)
-        self._serve()
+        self.serve()
         try:
             await waiter.future
-        except asyncio.CancelledError:
+        except BaseException:  # GeneratorExit, too: of a coroutine whose loop was closed under it
             self._leave(waiter)
             raise
 
@@ -78,7 +92,7 @@ class Admission:
             self.held_nbytes -= nbytes
             waiting = bool(self._line)
         if waiting:
-            self._serve()
+            self.serve()
 
     def free(self, nbytes: int) -> None:
         """Take back bytes alone: an instance was dropped."""
@@ -86,7 +100,7 @@ class Admission:
             self.held_nbytes -= nbytes
             first = self._line[0] if self._line and nbytes > 0 else None
         if first is not None:
-            first.share.waker.post(self._serve)  # not here: this may be the middle of a collection, or of `_serve`
+            first.share.waker.post(self.serve)  # not here: this may be the middle of a collection, or of `serve`
 
     def hold(self, nbytes: int) -> None:
         """Count bytes of an instance that is made beside a run's own admission."""
@@ -102,7 +116,16 @@ class Admission:
     def _fits(self, nbytes: int) -> bool:
         return self.runs < self.max_runs and self.held_nbytes + nbytes <= self.budget_nbytes
 
-    def _serve(self) -> None:
+    def close(self) -> None:
+        """Send away those in line and whoever comes."""
+        with self._lock:
+            self._closed, self.max_runs = True, 0
+            line = list(self._line)
+        for waiter in line:
+            waiter.share.waker.post(lambda waiter=waiter: waiter.future.cancel() or None)  # type: ignore[misc]
+
+    def serve(self) -> None:
+        """Admit from the head of the line as many as there is room for, dropping idle instances to make some."""
         while True:
             with self._lock:
                 if not self._line or self.runs >= self.max_runs:
@@ -113,25 +136,28 @@ class Admission:
                     heapq.heappop(self._line)
                     self.runs += 1
                     self.held_nbytes += waiter.nbytes
-                    waiter.granted = True
+                    waiter.state = _State.GRANTED
             if short > 0:
                 if not self._reclaim(short):
                     return
                 continue
-            waiter.share.waker.post(lambda waiter=waiter: _grant(waiter))  # type: ignore[misc]
+            waiter.share.waker.post(lambda waiter=waiter: self._grant(waiter))  # type: ignore[misc]
+
+    def _grant(self, waiter: _Waiter) -> None:
+        if waiter.future.done():
+            return  # cancelled: it leaves by itself
+        try:
+            waiter.future.set_result(None)
+        except RuntimeError:  # its loop is closed: it will never run
+            self._leave(waiter)
 
     def _leave(self, waiter: _Waiter) -> None:
         with self._lock:
-            granted = waiter.granted
-            if not granted:
+            state, waiter.state = waiter.state, _State.GONE
+            if state is _State.IN_LINE:
                 self._line.remove(waiter)
                 heapq.heapify(self._line)
-        if granted:  # granted and cancelled in the same moment: it goes to the next one
+        if state is _State.GRANTED:  # granted and cancelled in the same moment: it goes to the next one
             self.give(waiter.nbytes)
-        else:
-            self._serve()
-
-
-def _grant(waiter: _Waiter) -> None:
-    if not waiter.future.done():
-        waiter.future.set_result(None)
+        elif state is _State.IN_LINE:
+            self.serve()

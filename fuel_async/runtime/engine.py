@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
+from types import TracebackType
 from typing import Any
 
 from fuel_async.errors import FuelError
@@ -49,6 +50,8 @@ class Engine:
         self.driver = Driver(session.lanes, session.device.slot_capacity, self._released)
         self.counters = Counters()
         self._here: tuple[asyncio.AbstractEventLoop, LoopShare] | None = None
+        #: Runs that are being prepared, or wait to be admitted.
+        self.entering: set[_Entering] = set()
         self._waiting_for_idle: list[tuple[LoopShare, asyncio.Future[None]]] = []
 
     async def run(
@@ -70,14 +73,19 @@ class Engine:
             if prepared is not None:
                 values = prepared.match(feeds)
         if frozen is None or prepared is None or values is None:
-            frozen, prepared, values = await self._prepare(graph, feeds, precision)
+            with _Entering(self):
+                frozen, prepared, values = await self._prepare(graph, feeds, precision)
         median_ns = prepared.history.measured_median_ns
         if median_ns is not None and median_ns <= INLINE_NS:
             cost_ns = median_ns + _RUN_NS
-            if share.take(cost_ns):
-                await checkpoint()
-            else:
-                await share.wait(cost_ns)
+            try:
+                if share.take(cost_ns):
+                    await checkpoint()
+                else:
+                    await share.wait(cost_ns)
+            except asyncio.CancelledError:
+                self.counters.cancelled += 1
+                raise
             return self._run_inline(frozen, prepared, values, share)
         return await self._run_on_lanes(frozen, prepared, values, share, priority, progress)
 
@@ -121,9 +129,11 @@ class Engine:
                 )
         except FuelError as error:
             counters.failed += 1
-            raise described(without_frames(error), graph) from None
+            raise described(without_frames(error), graph)  # noqa: B904 - its cause is the kernel's own error
         finally:
             idle.append(instance)
+            if self.admission.waiting:
+                self.admission.serve()  # who looked for idle memory meanwhile did not find this
         prepared.history.record(perf_counter_ns() - started_ns)
         counters.inline += 1
         counters.kernels += prepared.plan.kernels
@@ -140,7 +150,8 @@ class Engine:
         priority: int,
         progress: Progress | None,
     ) -> Results:
-        instance = await self._admit(prepared, priority)
+        with _Entering(self):
+            instance = await self._admit(prepared, priority)
         try:
             kept = [value.copy() if value.nbytes <= _COPIED_NBYTES else value for value in values]
             run = ActiveRun(graph, prepared, instance, kept, share, priority, progress)
@@ -155,7 +166,7 @@ class Engine:
             share.watch(lane)  # type: ignore[arg-type]
         try:
             return await run.result
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):  # the latter when its loop was closed under it
             self.driver.cancel(run)
             raise
         finally:
@@ -193,7 +204,7 @@ class Engine:
             counters.cancelled += 1
         else:
             counters.failed += 1
-        if not self.driver.active:
+        if self._waiting_for_idle:
             self._tell_idle()
 
     # --- preparing -------------------------------------------------------------------------------------------------------
@@ -222,9 +233,8 @@ class Engine:
         if len(graph) <= OFF_LOOP_NODES:
             return graph.freeze()
         snapshot = graph.snapshot()
-        frozen = await self.flights.do(
-            (id(graph), snapshot.count, len(snapshot.outputs)), lambda breathe: freeze(snapshot, breathe)
-        )
+        key = (graph, snapshot.count, len(snapshot.outputs))  # the graph itself: an id may be taken again
+        frozen = await self.flights.do(key, lambda breathe: freeze(snapshot, breathe))
         return graph.adopt_frozen(frozen, snapshot)
 
     def _plan(self, frozen: FrozenGraph, key: Key, breathe: Any) -> Prepared:
@@ -260,21 +270,35 @@ class Engine:
     # --- the end -----------------------------------------------------------------------------------------------------------
 
     async def idle(self) -> None:
-        """Wait until no lane works for a run of this executor."""
-        while self.driver.active:
+        """Wait until every run that was begun has ended and no lane works for one; runs in place hold nothing."""
+        while self._busy():
             share = LoopShare.running()
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting_for_idle.append((share, future))
-            if not self.driver.active:
+            if not self._busy():
                 self._tell_idle()
             await future
 
+    def _busy(self) -> bool:
+        return bool(self.admission.runs) or any(not token.loop.is_closed() for token in list(self.entering))
+
     def cancel_all(self) -> None:
-        """Stop every run on lanes; their callers get CancelledError."""
+        """Stop every run on lanes and in line; their callers get CancelledError. Later ones are refused."""
+        self.admission.close()
         for run in list(self.driver.active.values()):
             future = run.result
             run.share.waker.post(lambda future=future: future.cancel() or None)  # type: ignore[misc]
             self.driver.cancel(run)
+
+    def entered(self, token: _Entering, error: BaseException | None) -> None:
+        """A run is admitted, or will run in place, or ended with `error` before that."""
+        self.entering.discard(token)
+        if isinstance(error, Exception):
+            self.counters.failed += 1
+        elif error is not None:
+            self.counters.cancelled += 1
+        if self._waiting_for_idle:
+            self._tell_idle()
 
     def _tell_idle(self) -> None:
         while self._waiting_for_idle:
@@ -285,3 +309,18 @@ class Engine:
             share.waker.post(lambda future=future: None if future.done() else future.set_result(None))  # type: ignore[misc]
 
 
+class _Entering:
+    """A stretch of a run in which nothing else knows of it yet."""
+
+    __slots__ = ("_engine", "loop")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self.loop = engine, asyncio.get_running_loop()
+
+    def __enter__(self) -> None:
+        self._engine.entering.add(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        self._engine.entered(self, error)

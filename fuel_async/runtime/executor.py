@@ -57,7 +57,9 @@ class Executor:
         self._engine: Engine | None = None
         self._opening = threading.Lock()
         self._closed = False
-        self._forks = fork_generation()
+        #: The process it was opened in; None before that, since nothing of it is lost by a fork.
+        self._forks: int | None = None
+        self._last = Statistics(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, MappingProxyType({}))
         self._submitted: set[asyncio.Task[Results]] = set()
 
     # --- running -------------------------------------------------------------------------------------------------------
@@ -118,6 +120,7 @@ class Executor:
         if timeout_s is None:
             results = await engine.run(graph, given, precision, priority)
         else:
+            LoopShare.running()  # `timeout` has no words for a loop that is not asyncio's
             async with asyncio.timeout(timeout_s):
                 results = await engine.run(graph, given, precision, priority)
         return _device_arrays(engine, results) if on_device else results
@@ -165,7 +168,8 @@ class Executor:
         if max_inflight is not None and max_inflight < 1:
             raise UserError(f"max_inflight={max_inflight} must be at least 1")
         most = min(max_inflight or self._config.max_inflight, self._config.max_inflight)
-        return Mapped(lambda one: self.submit(graph, one, priority=priority), feeds, most)
+        source = feeds if isinstance(feeds, AsyncIterable) else iter(feeds)
+        return Mapped(lambda one: self.submit(graph, one, priority=priority), source, most)
 
     def walk(self, graph: Graph, feeds: Feeds | None = None, /, **named: Any) -> Walk:
         """Return an asynchronous iterator over one `CompletionHandle` for each kernel, as it is submitted.
@@ -183,7 +187,7 @@ class Executor:
         priority: int,
         progress: Progress,
     ) -> Results:
-        engine = await self._open()
+        engine = await self._opened()  # accepted before a close that may have begun meanwhile
         async with asyncio.timeout(timeout_s):
             return await engine.run(graph, feeds, precision, priority, progress)
 
@@ -200,10 +204,10 @@ class Executor:
         return MappingProxyType(self._session.absent)
 
     def statistics(self) -> Statistics:
-        """Return what the executor has done so far. Changes nothing."""
+        """Return what the executor has done so far, also after its end. Changes nothing. Any thread."""
         engine = self._engine
         if engine is None:
-            return Statistics(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {})
+            return self._last
         counters, admission = engine.counters, engine.admission
         idle_nbytes = sum(prepared.idle_nbytes for prepared in engine.cache.all())
         return Statistics(
@@ -217,15 +221,17 @@ class Executor:
             used_nbytes=admission.held_nbytes - idle_nbytes,
             idle_nbytes=idle_nbytes,
             budget_nbytes=admission.budget_nbytes,
-            devices={
-                device.location: DeviceStatistics(
-                    kernels=counters.kernels if device is self._session.device else 0,
-                    busy_s=sum(getattr(lane, "busy_ns", 0) for lane in device.lanes) / 1e9,
-                    pending_count=sum(lane.pending_count for lane in device.lanes),
-                    pending_s=sum(lane.pending_ns for lane in device.lanes) / 1e9,
-                )
-                for device in self._session.devices
-            },
+            devices=MappingProxyType(
+                {
+                    device.location: DeviceStatistics(
+                        kernels=counters.kernels if device is self._session.device else 0,
+                        busy_s=sum(getattr(lane, "busy_ns", 0) for lane in device.lanes) / 1e9,
+                        pending_count=sum(lane.pending_count for lane in device.lanes),
+                        pending_s=sum(lane.pending_ns for lane in device.lanes) / 1e9,
+                    )
+                    for device in self._session.devices
+                }
+            ),
         )
 
     # --- life ------------------------------------------------------------------------------------------------------------
@@ -246,23 +252,35 @@ class Executor:
         """
         LoopShare.running()
         self._closed = True
-        engine = self._engine
-        here = asyncio.get_running_loop()
-        mine = [task for task in self._submitted if task.get_loop() is here]
+        if self._forks not in (None, fork_generation()):
+            return  # what it opened is the parent's
         if not drain:
-            for task in mine:
-                task.cancel()
-            if engine is not None:
-                engine.cancel_all()
+            self._cancel_submitted()
+        here = asyncio.get_running_loop()
+        mine = [task for task in list(self._submitted) if task.get_loop() is here]
+        if self._engine is None and self._session.worker.pending_count:  # it is being opened
+            await self._session.call(lambda breathe: None)[0].settled()
+        engine = self._engine
+        if engine is not None and not drain:
+            engine.cancel_all()
         if mine:
             await asyncio.wait(mine)
+        engine = self._engine
         if engine is not None:
             await engine.idle()
+            self._last = self.statistics()
             engine.cache.clear()
         self._session.close()
-        if engine is not None:
-            self._engine = None
+        if self._session.is_open:
             await asyncio.to_thread(self._session.release)
+        self._engine = None
+
+    def _cancel_submitted(self) -> None:
+        for task in list(self._submitted):
+            try:
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            except RuntimeError:  # its loop is closed, and it with it
+                self._submitted.discard(task)
 
     async def engine(self) -> Engine:
         """Open the executor if it is not, and return what serves it; for the walker."""
@@ -271,7 +289,11 @@ class Executor:
     async def _open(self) -> Engine:
         LoopShare.running()
         self._refuse_unusable()
+        return await self._opened()
+
+    async def _opened(self) -> Engine:
         if self._engine is None:
+            self._forks = fork_generation()
             handle, _ = self._session.call(lambda breathe: self._open_here())
             await handle
         engine = self._engine
@@ -287,7 +309,7 @@ class Executor:
                 self._engine = Engine(self._session, self._config)
 
     def _refuse_unusable(self) -> None:
-        if self._forks != fork_generation():
+        if self._forks not in (None, fork_generation()):
             raise ForkedProcess
         if self._closed:
             raise ExecutorClosed

@@ -118,7 +118,8 @@ def _plain(dim: Dim) -> str | None:
 def _shape(feed: Any) -> tuple[int, ...] | None:
     """The feed's shape, or None when it has none, as a ragged list."""
     try:
-        return np.shape(feed)
+        shape: tuple[int, ...] = np.shape(feed)
+        return shape
     except (TypeError, ValueError):
         return None
 

@@ -207,21 +207,24 @@ class Driver:
         run.prepared.history.record(run.work_ns)
         run.unguard()
         results, future = run.prepared.deliver(run.outputs), run.result
-
-        def deliver() -> None:
-            if not future.done():
-                future.set_result(results)
-
-        self._told.append((run.share.waker, deliver))
+        self._told.append((run.share.waker, lambda: _settle(future, results)))
 
     def _fail(self, run: ActiveRun, error: BaseException) -> None:
         told, future = described(error, run.graph), run.result
+        self._told.append((run.share.waker, lambda: _settle(future, told)))
 
-        def fail() -> None:
-            if not future.done():
-                future.set_exception(told)
 
-        self._told.append((run.share.waker, fail))
+def _settle(future: asyncio.Future[Results], outcome: Results | BaseException) -> None:
+    """Tell a caller, unless it gave up."""
+    if future.done():
+        return
+    try:
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+    except RuntimeError:  # its loop was closed under it
+        return
 
 
 def described(error: BaseException, graph: FrozenGraph) -> BaseException:

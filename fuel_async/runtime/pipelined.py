@@ -268,7 +268,7 @@ def _reached(graph: Snapshot, nodes: Sequence[int], breathe: Breathe) -> bytearr
     reached = bytearray(graph.count)
     for node in nodes:
         reached[node] = 1
-    for node in range(max(nodes), -1, -1):
+    for node in range(max(nodes, default=-1), -1, -1):
         if reached[node]:
             for arg in graph.args[node]:
                 reached[arg] = 1

@@ -86,7 +86,8 @@ class PlanCache:
     def all(self) -> list[Prepared]:
         """Return everything prepared, least recently used first."""
         with self._lock:
-            found = [one for _, by_key in self._prepared.values() for one in by_key.values()]
+            entries = list(self._prepared.values())  # in one step: a collection may take entries away at any moment
+            found = [one for _, by_key in entries for one in by_key.values()]
         return sorted(found, key=lambda one: one.last_used)
 
     def reclaim(self, nbytes: int) -> int:
@@ -109,13 +110,14 @@ class PlanCache:
     def _surplus(self) -> list[Prepared]:
         entries = [
             (one.last_used, graph, key)
-            for graph, (_, by_key) in self._prepared.items()
+            for graph, (_, by_key) in self._prepared.copy().items()  # a collection may take entries away
             for key, one in by_key.items()
         ]
         if len(entries) <= MOST_PREPARED:
             return []
         entries.sort(key=lambda entry: entry[0])
-        return [self._prepared[graph][1].pop(key) for _, graph, key in entries[: len(entries) - MOST_PREPARED]]
+        surplus = entries[: len(entries) - MOST_PREPARED]
+        return [entry[1].pop(key) for _, graph, key in surplus if (entry := self._prepared.get(graph)) is not None]
 
     def _guard(self, graph: FrozenGraph) -> weakref[FrozenGraph]:
         """A reference that makes the cache forget the graph with its last holder."""

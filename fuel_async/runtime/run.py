@@ -8,30 +8,57 @@ from collections.abc import Generator
 from typing import Any
 
 from fuel_async.runtime.perform import Progress
+from fuel_async.streams import fresh
 
 _LOG = logging.getLogger("fuel_async")
+
+
+class _Outcome:
+    """What becomes of a run that may outlive its `Run`: whoever comes last, the end or the drop, looks at the error."""
+
+    __slots__ = ("asked", "dropped", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name, self.asked, self.dropped = name, False, False
+
+    def ended(self, task: asyncio.Task[Any]) -> None:
+        """Take note of the error, so that asyncio does not report it as well."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self.dropped and not self.asked:
+            _LOG.error("a run of graph %r failed and nobody asked: %s", self.name, error)
 
 
 class Run:
     """One run under way. Awaitable, any number of times; to be used on the loop that submitted it.
 
-    A run that fails and is never asked for its outcome is logged once.
+    Each `await` raises an error of its own. Cancelling a task that awaits a run cancels the run, as with a task. A run
+    whose `Run` is dropped goes on; when it fails and was never asked for its outcome, that is logged once.
     """
 
-    __slots__ = ("__weakref__", "_asked", "_name", "_progress", "task")
+    __slots__ = ("__weakref__", "_outcome", "_progress", "task")
 
     def __init__(self, name: str, task: asyncio.Task[dict[str, Any]], progress: Progress) -> None:
         """`Executor.submit` makes these."""
-        self._name, self.task, self._progress = name, task, progress
-        self._asked = False
-        task.add_done_callback(_retrieve)
+        self.task, self._progress, self._outcome = task, progress, _Outcome(name)
+        task.add_done_callback(self._outcome.ended)
 
     def __await__(self) -> Generator[Any, None, dict[str, Any]]:
-        self._asked = True
-        return self.task.__await__()
+        self._outcome.asked = True
+        try:
+            return (yield from self.task.__await__())
+        except Exception as error:
+            told = fresh(error)
+        try:
+            raise told
+        finally:
+            del told  # error -> traceback -> this frame -> error
 
     def cancel(self) -> bool:
-        """Ask for the end of the run: awaiting it raises CancelledError. False when it has ended already."""
+        """Ask for the end of the run: awaiting it raises CancelledError. False when it has ended already.
+
+        Whoever cancels a run does not care for its outcome: it is not logged.
+        """
+        self._outcome.asked = True
         return self.task.cancel()
 
     def done(self) -> bool:
@@ -40,8 +67,9 @@ class Run:
 
     def exception(self) -> BaseException | None:
         """Return the error of a run that has ended, or None. Raises as `asyncio.Task.exception` does."""
-        self._asked = True
-        return self.task.exception()
+        error = self.task.exception()
+        self._outcome.asked = True
+        return error
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -49,16 +77,10 @@ class Run:
         return self._progress.done, self._progress.total
 
     def __del__(self) -> None:
-        task = self.task
-        if not self._asked and task.done() and not task.cancelled() and task.exception() is not None:
-            _LOG.error("a run of graph %r failed and nobody asked: %s", self._name, task.exception())
+        self._outcome.dropped = True
+        if self.task.done():
+            self._outcome.ended(self.task)
 
     def __repr__(self) -> str:
         done, total = self._progress.done, self._progress.total
-        return f"<Run of {self._name!r}: {'ended' if self.done() else f'{done} of {total} regions'}>"
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Take note of the task's error, so that asyncio does not report it as well."""
-    if not task.cancelled():
-        task.exception()
+        return f"<Run of {self._outcome.name!r}: {'ended' if self.done() else f'{done} of {total} regions'}>"

@@ -6,6 +6,7 @@ A session is opened once, off the loop, by the first run that needs it, and clos
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -14,7 +15,7 @@ from fuel_async.dispatch import BackendCapabilities, KernelBindingTable
 from fuel_async.errors import DeviceLost, ExecutorClosed, InternalError
 from fuel_async.ir import CPU_DEVICE, Breathe, PrecisionGuarantee
 from fuel_async.plan import Target
-from fuel_async.registry import global_bindings
+from fuel_async.registry import fork_generation, global_bindings
 from fuel_async.runtime.blas import BLAS
 from fuel_async.runtime.config import Config
 from fuel_async.streams import CompletionHandle, HostLane, Lane
@@ -45,10 +46,12 @@ class Session:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._lock = threading.Lock()
+        self._lock, self._releasing = threading.Lock(), threading.Lock()
         self._devices: tuple[Device, ...] = ()
         self._absent: dict[str, str] = {}
-        self._closed = False
+        self._closed = self._released = False
+        #: Gives the library's settings back should nobody close this.
+        self._abandoned: weakref.finalize[[int], Session] | None = None
         self._capabilities: tuple[KernelBindingTable, BackendCapabilities] | None = None
         #: The lane on which planning, binding and large conversions happen: none of a device's own.
         self.worker = HostLane("planner", CPU_DEVICE, counted=False)
@@ -93,12 +96,19 @@ class Session:
             if not found:
                 raise DeviceLost("every device", "; ".join(f"{k}: {v}" for k, v in discovery.absent.items()))
             BLAS.hold(self._config.blas_threads)
-            self._devices = tuple(
-                one.spec.open(
-                    one.info, OpenOptions(self._config.host_lanes, self._config.budget_nbytes(one.info.location))
-                )
-                for one in found
-            )
+            opened: list[Device] = []
+            try:
+                for one in found:
+                    budget_nbytes = self._config.budget_nbytes(one.info.location)
+                    opened.append(one.spec.open(one.info, OpenOptions(self._config.host_lanes, budget_nbytes)))
+            except BaseException:
+                for device in opened:
+                    device.close()
+                BLAS.release()
+                raise
+            self._devices = tuple(opened)
+            self._abandoned = weakref.finalize(self, BLAS.abandon, fork_generation())
+            self._abandoned.atexit = False
 
     def target(self, precision: PrecisionGuarantee | None) -> Target:
         """Return what plans are made for: the kernels registered now, the device's facts and speeds."""
@@ -125,11 +135,16 @@ class Session:
         self.worker.close()
 
     def release(self) -> None:
-        """Wait for the threads and give the library's settings back. Blocks; after `close`, once."""
-        for device in self._devices:
-            for lane in device.lanes:
-                join = getattr(lane, "join", None)
-                if join is not None:
-                    join()
-        if self._devices:
-            BLAS.release()
+        """Wait for the threads and give the library's settings back. Blocks; after `close`. Idempotent."""
+        with self._releasing:  # not the lock that `close` takes: a loop must not wait for these joins
+            if self._released:
+                return
+            for device in self._devices:
+                for lane in device.lanes:
+                    join = getattr(lane, "join", None)
+                    if join is not None:
+                        join()
+            self.worker.join()
+            if self._abandoned is not None and self._abandoned.detach() is not None:
+                BLAS.release()
+            self._released = True

@@ -39,6 +39,8 @@ def _check_run(state: RunState) -> None:
         raise InvariantBroken("a stopped run only waits for lanes", name)
     if state.finished & state.in_flight.keys():
         raise InvariantBroken("a region is in flight or finished, not both", name)
+    if state.left != len(state.shape) - len(state.finished):
+        raise InvariantBroken("what is left is counted right", name)
     known = state.finished | state.in_flight.keys()
     for region, needs in enumerate(state.shape.needs):
         missing = len(needs - known)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from fuel_async.errors import InvariantBroken
 from fuel_async.schedule.events import CancelRequested, Event, RegionFailed, RegionFinished, RunAdmitted
@@ -35,20 +35,16 @@ class Scheduler:
         self._queued: set[int] = set()
         self._turn = 0
         self._story: deque[tuple[Event, tuple[Instruction, ...]]] = deque(maxlen=STORY_LENGTH)
+        self._handlers: Mapping[type[Event], Callable[[Any], tuple[Instruction, ...]]] = {
+            RunAdmitted: self._admit,
+            RegionFinished: self._finished,
+            RegionFailed: self._failed,
+            CancelRequested: self._cancelled,
+        }
 
     def handle(self, event: Event) -> tuple[Instruction, ...]:
         """Take one fact into account and return what is to be done about it, in order."""
-        match event:
-            case RunAdmitted():
-                instructions = self._admit(event)
-            case RegionFinished(run, region):
-                instructions = self._finished(run, region)
-            case RegionFailed(run, region, error):
-                instructions = self._failed(run, region, error)
-            case CancelRequested(run):
-                instructions = self._cancelled(run)
-            case _:
-                assert_never(event)
+        instructions = self._handlers[type(event)](event)
         told = (*instructions, *self._fill()) if self._queue else instructions
         self._story.append((event, told))
         return told
@@ -68,29 +64,31 @@ class Scheduler:
             raise InvariantBroken("a run is admitted once", f"run {event.run}", self.story(event.run))
         state = RunState(event.run, event.shape, event.priority, self._turn)
         self.runs[event.run] = state
-        if state.complete:  # a graph without kernels
+        if not state.left:  # a graph without kernels
             return self._deliver(state)
         self._enqueue(state)
         return ()
 
-    def _finished(self, run: int, region: int) -> tuple[Instruction, ...]:
-        state = self._settle(run, region)
+    def _finished(self, event: RegionFinished) -> tuple[Instruction, ...]:
+        region = event.region
+        state = self._settle(event.run, region)
         state.finished.add(region)
+        state.left -= 1
         if state.phase is Phase.DRAINING:
             return self._drained(state)
-        if state.complete:
+        if not state.left:
             return self._deliver(state)
         self._enqueue(state)
         return ()
 
-    def _failed(self, run: int, region: int, error: BaseException) -> tuple[Instruction, ...]:
-        state = self._settle(run, region)
+    def _failed(self, event: RegionFailed) -> tuple[Instruction, ...]:
+        state = self._settle(event.run, event.region)
         if state.phase is Phase.DRAINING:
             return self._drained(state)
-        return self._stop(state, error)
+        return self._stop(state, event.error)
 
-    def _cancelled(self, run: int) -> tuple[Instruction, ...]:
-        state = self.runs.get(run)
+    def _cancelled(self, event: CancelRequested) -> tuple[Instruction, ...]:
+        state = self.runs.get(event.run)
         if state is None or state.phase is not Phase.RUNNING:
             return ()
         return self._stop(state, None)

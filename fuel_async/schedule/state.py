@@ -34,6 +34,7 @@ class RunState:
         "candidates",
         "finished",
         "in_flight",
+        "left",
         "phase",
         "priority",
         "run",
@@ -48,15 +49,12 @@ class RunState:
         self.in_flight: dict[int, int] = {}
         #: Regions whose results are there.
         self.finished: set[int] = set()
+        #: Regions that have not finished.
+        self.left = len(shape.needs)
         #: Needs of each region that are neither finished nor in flight.
         self._missing = list(shape.missing)
         #: Regions that may be submitted now or behind what a lane holds, in order.
         self.candidates: list[int] = list(shape.roots)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every region has finished."""
-        return len(self.finished) == len(self.shape)
 
     def lanes_waited_for(self, region: int) -> AbstractSet[int]:
         """The lanes that hold what the region needs and have not finished it."""

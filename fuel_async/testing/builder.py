@@ -151,15 +151,17 @@ class Builder:
     def _values(self, dtype: DType, shape: tuple[int, ...]) -> Array:
         random = np.random.default_rng(self.choices.integer(0, 2**32 - 1))
         if dtype.is_int:
-            low = -5 if dtype.is_signed_int else 0
-            return random.integers(low, 3 if dtype is DType.U8 else 6, shape).astype(dtype.require_np())
+            low, high = (-5 if dtype.is_signed_int else 0), (self.choices.pick((2, 3)) if dtype is DType.U8 else 6)
+            return random.integers(low, high, shape).astype(dtype.require_np())
         if self.choices.chance(30):  # ties, zeros, and numbers that every floating dtype holds exactly
             return np.asarray(random.integers(-8, 9, shape) / 4).astype(dtype.require_np())
         return np.asarray(random.uniform(-2, 2, shape)).astype(dtype.require_np())
 
     def _dressed(self, value: Array) -> Array:
         """The same values, sometimes strided, column-major, read-only or bool."""
-        match self.choices.integer(0, 9):
+        if value.dtype == np.uint8 and value.max(initial=0) < 2 and not self.choices.chance(30):
+            return value.astype(np.bool_)
+        match self.choices.integer(0, 7):
             case 1 if value.ndim:
                 return np.repeat(value, 2, axis=-1)[..., ::2]
             case 2:
@@ -168,8 +170,6 @@ class Builder:
                 value = value.copy()
                 value.flags.writeable = False
                 return value
-            case 4 if value.dtype == np.uint8 and value.max(initial=0) < 2:
-                return value.astype(np.bool_)
             case _:
                 return value
 
@@ -180,8 +180,8 @@ class Builder:
     # --- picking --------------------------------------------------------------------------------------------
 
     def find(self, fits: Callable[[Tensor], bool]) -> Tensor | None:
-        """Return a recent tensor that fits, if a few looks find one; rather an unused one if thrifty."""
-        unused = self.unused() if self.thrifty and self.choices.chance(85) else []
+        """Return a recent tensor that fits, if a few looks find one; rather an unused one, most often if thrifty."""
+        unused = self.unused() if self.choices.chance(85 if self.thrifty else 40) else []
         for tensors in (unused, self.pool):
             reach = min(self.window, len(tensors)) - 1
             for _ in range(6 if reach >= 0 else 0):
@@ -196,7 +196,7 @@ class Builder:
         if found is not None:
             return found
         shape = self.draw_shape()
-        dtype = self.choices.pick([dtype for dtype in self.dtypes if dtype in dtypes])
+        dtype = self.choices.pick([dtype for dtype in self.dtypes if dtype in dtypes] or dtypes)
         return self.fresh(dtype, (*(2,) * (rank - len(shape)), *shape))
 
     def floating(self, rank: int = 0) -> Tensor:
@@ -254,7 +254,7 @@ class Builder:
             if error.max(initial=0.0) > (0.25 if tensor.dtype.bits == 16 else 0.01):
                 tensor = tensor * 2.0**-10 + self.number()
         elif self.thrifty and self.choices.chance(80):
-            tensor = tensor.astype(DType.F32)
+            tensor = tensor.astype(next((dtype for dtype in self.dtypes if dtype in ARITHMETIC), DType.F32))
         self.estimate(tensor)
         elements = math.prod(map(self.size, tensor.shape))
         if tensor.ndim > _MAX_RANK or elements > _MAX_ELEMENTS or (self.thrifty and not elements):

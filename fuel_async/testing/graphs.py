@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
     from numpy.typing import NDArray
 
-    from fuel_async.ir import Shape, Tensor
+    from fuel_async.ir import Shape
 
 T = TypeVar("T")
 
 #: Mostly float32: the other dtypes enter by casts, too.
-DTYPES = (*[DType.F32] * 8, DType.F64, DType.F16, DType.BF16, DType.U8, DType.U32, DType.I64)
+DTYPES = (*[DType.F32] * 8, DType.F64, DType.F16, DType.BF16, DType.U8, DType.U8, DType.U32, DType.I64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,10 @@ class Case:
     def sizes(self) -> dict[str, int]:
         """What the feeds bind the graph's symbols to."""
         return sizes_of(self.graph, self.feeds)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Let Hypothesis print the text instead of the fields."""
+        printer.text(f"\n{self!r}\n")
 
     def __repr__(self) -> str:
         feeds = "\n".join(f"# {name} = {value!r}" for name, value in self.feeds.items())
@@ -86,8 +90,8 @@ def random_graph(
     """Return the one case of about `nodes` nodes that belongs to the arguments.
 
     `shape` is that of all leaves (small random ones when None); a node's operands are among the last `window`
-    tensors, so a larger window makes a wider graph. All tensors that end unused inside the window, but at
-    least `outputs` of them, are outputs.
+    tensors, so a larger window makes a wider graph. What ends unused is an output, and as much more as makes
+    at least `outputs`.
     """
     choices = _Rolled(random.Random(seed))
     builder = Builder(choices, f"random{seed}", batch=batch, dtypes=dtypes, shape=shape, window=window, thrifty=True)
@@ -107,11 +111,14 @@ def _finished(builder: Builder, outputs: int) -> Case:
     choices, pool = builder.choices, builder.pool
     if not pool:
         builder.fresh()
-    chosen: list[Tensor] = builder.unused() if builder.thrifty else [pool[-1]]
+    unused = builder.unused()
+    chosen = unused if builder.thrifty else unused[-outputs:]
     while len(chosen) < outputs:
-        chosen.append(pool[-1 - choices.integer(0, min(builder.window, len(pool)) - 1)])
+        chosen.append(choices.pick(pool[-builder.window :]))
     if choices.chance(20):
         chosen.append(pool[0])  # a leaf
+    if choices.chance(20):
+        chosen.append(choices.pick(pool[-builder.window :]))  # a duplicate, or the middle of something
     for number, tensor in enumerate(chosen):
         builder.graph.output(f"y{number}", tensor)
     return Case(builder.graph, builder.feeds)

@@ -76,7 +76,7 @@ def _where(b: Builder) -> Tensor:
     left = b.floating()
     condition = b.find(lambda t: t.dtype is DType.U8 and broadcasts(t.shape, left.shape))
     if condition is None:
-        condition = left > b.operand(left)
+        condition = b.fresh(DType.U8, left.shape) if b.choices.chance(50) else left > b.operand(left)
     if not broadcasts(condition.shape, left.shape):
         return where(condition, left, b.number())
     right = b.operand(left)
@@ -86,7 +86,7 @@ def _where(b: Builder) -> Tensor:
 
 
 def _clamp(b: Builder) -> Tensor:
-    low, high = b.choices.pick(((-1, 1), (0, None), (None, 0.5), (-0.25, 2), (None, None), (1, -1)))
+    low, high = b.choices.pick(((-1, 1), (0, None), (None, 0.5), (-0.25, 2), (None, None), (0.5, 0.5)))
     return b.floating().clip(low, high)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
+import runpy
 import sys
 from typing import TYPE_CHECKING
 
@@ -56,13 +56,12 @@ def test_bad_arguments_are_status_2_and_say_what_would_be_good(
     assert err.startswith("usage: fuel-async")
 
 
-def test_the_module_is_a_program() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "fuel_async", "ops", "matmul", "--dtype", "f32"],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[1].split() == ["matmul", "cpu", "(T,", "T)", "->", "T", "f32"]
+def test_the_module_is_a_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["fuel-async", "ops", "matmul", "--dtype", "f32"])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_module("fuel_async", run_name="__main__")
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["matmul", "cpu", "(T,", "T)", "->", "T", "f32"]
 
 
 COLUMNS = (Column("name"), Column("size", right=True), Column("note"))

@@ -282,6 +282,9 @@ def test_clip_leaves_absent_bounds_open() -> None:
     x = graph.input("x", (2,))
     attrs = [graph.snapshot().attrs[made.index] for made in (x.clip(0), x.clip(max=2), x.clip(-1, 0.5))]
     assert attrs == [(0.0, float("inf")), (float("-inf"), 2.0), (-1.0, 0.5)]
+    for low, high in ((1, -1), (float("nan"), 0), (0, float("nan"))):
+        with pytest.raises(GraphError, match=r"clamp of f32\[2\]: min .* is not at most max"):
+            x.clip(low, high)
     with pytest.raises(GraphError, match="wanted a number, got Tensor"):
         x.clip(x)  # type: ignore[arg-type]
 

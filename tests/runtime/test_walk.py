@@ -56,6 +56,13 @@ async def test_a_walk_that_failed_has_no_results_however_often_it_is_asked(ex: f
         _ = walk.results
 
 
+async def test_a_walk_of_nothing_ends_at_once(ex: fa.Executor) -> None:
+    g = fa.Graph()
+    walk = ex.walk(g)
+    assert [handle async for handle in walk] == []
+    assert walk.results == {}
+
+
 async def test_a_closed_walk_leaves_nothing_in_flight(ex: fa.Executor, rig: Rig) -> None:
     g = fa.Graph()
     x = g.input("x", (4,), fa.i64)

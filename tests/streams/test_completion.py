@@ -10,7 +10,7 @@ import pytest
 
 from fuel_async.errors import DeviceLost, UserError
 from fuel_async.ir import CPU_DEVICE, BackendId, DeviceLocation
-from fuel_async.registry import inflight_count
+from fuel_async.registry import inflight_count, inflight_of
 from fuel_async.streams import Completion, CompletionHandle, HostLane, Timing, WaitStatus
 from tests.runtime.support import PATIENCE_S, Gate
 
@@ -180,7 +180,7 @@ def test_a_handle_waits_on_any_completion_and_settles_once() -> None:
     device = DeviceLocation(BackendId("elsewhere"))
     point = Point(WaitStatus.TIMEOUT)
     completion: Completion = point
-    handle = CompletionHandle(completion, device, "queue", 10)
+    handle = CompletionHandle(completion, device, "queue", 10, inflight=inflight_of(device))
     assert inflight_count(device) == 1
     with pytest.raises(TimeoutError):
         handle.wait(0.5)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fuel_async.errors import DTypeMismatch
+from fuel_async.errors import DTypeMismatch, GraphError
 from fuel_async.ir.dtype import DType
 from fuel_async.ir.op import Attrs, OpSpec, TensorType, require_array_dtype, require_float
 from fuel_async.ir.opkind import OpKind
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Clamp(NamedTuple):
-    """Bounds of `clamp`; an infinite bound leaves that side open."""
+    """Bounds of `clamp`, low at most high; an infinite bound leaves that side open."""
 
     low: float
     high: float
@@ -140,9 +140,15 @@ COMPARISONS = {
     }.items()
 }
 
+def _clamp(operands: Sequence[TensorType], attrs: Clamp) -> tuple[Shape, DType]:
+    if not attrs.low <= attrs.high:
+        raise GraphError("clamp", f"min {attrs.low} is not at most max {attrs.high}", operands)
+    return _same(operands, attrs)
+
+
 WHERE = OpSpec(name="where", arity=3, infer=_where, kind=OpKind.Where)
 
-CLAMP = OpSpec(name="clamp", arity=1, infer=_same, kind=OpKind.ClampElementwise, attrs=Clamp)
+CLAMP = OpSpec(name="clamp", arity=1, infer=_clamp, kind=OpKind.ClampElementwise, attrs=Clamp)
 
 CAST = OpSpec(name="cast", arity=1, infer=_cast, kind=OpKind.Cast, attrs=Cast)
 

@@ -1,93 +1,118 @@
 """The offset allocator behind the arena plan: pure arithmetic over free byte ranges.
 
 Every free range remembers which regions touched it last, as a bit mask: a region may take it only if all of them are
-finished before that region starts, or if it is one of them itself. Ranges below `COALESCED_NBYTES` are kept by exact
-size, which is fast and close to tight for the repeated shapes of a model; larger ones are kept in address order, split
-on use and merged with their neighbours.
+finished before that region starts, or if it is one of them itself. What was given back is first kept by exact size,
+which is fast and tight for the repeated shapes of a model. When no range of the size will do, all ranges are put in
+address order and merged, and the smallest one that is large enough is cut: best fit.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
-from dataclasses import dataclass, field
-
-#: Ranges from this size on are split and merged.
-COALESCED_NBYTES = 65_536
+from collections.abc import Iterator, Sequence
 
 #: How many free ranges of one size are looked at for one that the region may take.
 _LOOKED_AT = 4
 
 
-@dataclass(slots=True)
 class FreeList:
     """Free byte ranges of an arena that grows at its end. Sizes are multiples of the alignment."""
 
-    top: int = 0
-    _small: defaultdict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    #: Large ranges in address order: starts, sizes, masks.
-    _starts: list[int] = field(default_factory=list)
-    _sizes: list[int] = field(default_factory=list)
-    _masks: list[int] = field(default_factory=list)
+    __slots__ = ("_before", "_given", "_masks", "_sizes", "_starts", "top")
+
+    def __init__(self, before: Sequence[int]) -> None:
+        """`before[r]` is the bit mask of the regions that precede region r, and of r itself."""
+        self.top = 0
+        self._before = before
+        #: Ranges by size as they were given back, each with its mask.
+        self._given: dict[int, list[tuple[int, int]]] = {}
+        # The other ranges, in address order; neighbours have different masks.
+        self._starts: list[int] = []
+        self._sizes: list[int] = []
+        self._masks: list[int] = []
 
     def take(self, nbytes: int, before: int) -> int:
         """Return the offset of `nbytes` free bytes. `before` is the mask of regions that precede the taker, and itself."""
-        if nbytes < COALESCED_NBYTES:
-            ranges = self._small[nbytes]
+        ranges = self._given.get(nbytes)
+        if ranges:
             for index in range(len(ranges) - 1, max(len(ranges) - 1 - _LOOKED_AT, -1), -1):
                 if not ranges[index][1] & ~before:
                     return ranges.pop(index)[0]
-        else:
-            best = -1
-            for index, size in enumerate(self._sizes):
-                if size >= nbytes and (best < 0 or size < self._sizes[best]) and not self._masks[index] & ~before:
-                    best = index
-            if best >= 0:
-                return self._cut(best, nbytes)
-            if self._grows_last(before):
-                return self._extend_last(nbytes)
-        self.top += nbytes
-        return self.top - nbytes
+        return self._fit(nbytes, ~before) if nbytes else 0
 
     def give(self, offset: int, nbytes: int, mask: int) -> None:
         """Return bytes last touched by the regions in `mask`."""
-        if nbytes < COALESCED_NBYTES:
-            self._small[nbytes].append((offset, mask))
-            return
-        at = bisect_left(self._starts, offset)
-        self._starts.insert(at, offset)
-        self._sizes.insert(at, nbytes)
-        self._masks.insert(at, mask)
-        if at + 1 < len(self._starts) and offset + nbytes == self._starts[at + 1]:
-            self._merge(at)
-        if at > 0 and self._starts[at - 1] + self._sizes[at - 1] == offset:
-            self._merge(at - 1)
+        ranges = self._given.get(nbytes)
+        if ranges is None:
+            ranges = self._given[nbytes] = []
+        ranges.append((offset, mask))
 
-    def _merge(self, at: int) -> None:
-        self._sizes[at] += self._sizes.pop(at + 1)
-        self._masks[at] |= self._masks.pop(at + 1)
-        self._starts.pop(at + 1)
+    def _fit(self, nbytes: int, blocked: int) -> int:
+        """Take the smallest range that is large enough, else neighbours, else grow the last ones, else the top."""
+        self._settle()
+        best, best_nbytes = -1, self.top + 1
+        for index, (size, mask) in enumerate(zip(self._sizes, self._masks, strict=True)):
+            if nbytes <= size < best_nbytes and not mask & blocked:
+                best, best_nbytes = index, size
+        if best >= 0:
+            return self._cut(best, nbytes)
+        for first, start, size in self._runs(blocked):
+            if size >= nbytes:
+                return self._cut(first, nbytes)
+            if start + size == self.top:
+                self.top = start + nbytes
+                return self._cut(first, nbytes)
+        self.top += nbytes
+        return self.top - nbytes
+
+    def _runs(self, blocked: int) -> Iterator[tuple[int, int, int]]:
+        """The index of the first range, start and size of each stretch of neighbours that may be taken."""
+        first, begin, end = 0, -1, -1
+        for index, (start, size, mask) in enumerate(zip(self._starts, self._sizes, self._masks, strict=True)):
+            if mask & blocked:
+                continue
+            if start != end:
+                if end >= 0:
+                    yield first, begin, end - begin
+                first, begin = index, start
+            end = start + size
+        if end >= 0:
+            yield first, begin, end - begin
+
+    def _settle(self) -> None:
+        """Put what was given back among the other ranges."""
+        before = self._before
+        for nbytes, ranges in self._given.items():
+            for offset, mask in ranges if nbytes else ():
+                # A shorter mask that excludes the same takers: who comes after a region comes after all before it.
+                last = mask.bit_length() - 1
+                self._insert(offset, nbytes, mask if mask & ~before[last] else 1 << last)
+        self._given.clear()
+
+    def _insert(self, offset: int, nbytes: int, mask: int) -> None:
+        starts, sizes, masks = self._starts, self._sizes, self._masks
+        at = bisect_left(starts, offset)
+        if at and masks[at - 1] == mask and starts[at - 1] + sizes[at - 1] == offset:
+            at -= 1
+            sizes[at] += nbytes
+        else:
+            starts.insert(at, offset)
+            sizes.insert(at, nbytes)
+            masks.insert(at, mask)
+        after = at + 1
+        if after < len(starts) and masks[after] == mask and starts[at] + sizes[at] == starts[after]:
+            sizes[at] += sizes[after]
+            del starts[after], sizes[after], masks[after]
 
     def _cut(self, at: int, nbytes: int) -> int:
-        offset = self._starts[at]
-        if self._sizes[at] == nbytes:
-            del self._starts[at], self._sizes[at], self._masks[at]
-        else:
-            self._starts[at] += nbytes
-            self._sizes[at] -= nbytes
-        return offset
-
-    def _grows_last(self, before: int) -> bool:
-        """Whether the last large range ends at the top and may be taken: then only the missing bytes are added."""
-        return (
-            bool(self._starts)
-            and self._starts[-1] + self._sizes[-1] == self.top
-            and not self._masks[-1] & ~before
-        )
-
-    def _extend_last(self, nbytes: int) -> int:
-        offset = self._starts.pop()
-        self._sizes.pop()
-        self._masks.pop()
-        self.top = offset + nbytes
+        """Take `nbytes` from range `at` on, as far as there are ranges; the rest is new bytes at the top."""
+        starts, sizes = self._starts, self._sizes
+        offset, end = starts[at], at
+        while end < len(sizes) and sizes[end] <= nbytes:
+            nbytes -= sizes[end]
+            end += 1
+        if nbytes and end < len(sizes):
+            starts[end] += nbytes
+            sizes[end] -= nbytes
+        del starts[at:end], sizes[at:end], self._masks[at:end]
         return offset

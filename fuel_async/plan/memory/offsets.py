@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from fuel_async.dispatch import SlotClass
 from fuel_async.ir import Breathe, DType, TensorType, no_breath
 from fuel_async.plan.lower import Rows
@@ -38,10 +40,10 @@ def assign_offsets(
 
     `order` lists the rows region by region; `before[r]` is the bit mask of the regions that precede region r, and r.
     """
-    free, scratch = FreeList(), dict[int, tuple[int, ...]]()
+    free, scratch = FreeList(before), dict[int, tuple[int, ...]]()
     take, give = free.take, free.give
     classes, places, bases, types, calls = rows.classes, rows.places, rows.bases, rows.types, rows.calls
-    uses, touched = _uses(rows), [0] * len(types)
+    uses, touched = _uses(rows, breathe), [0] * len(types)
     canonical = list(range(len(types)))
     first: dict[tuple[int, TensorType], int] = {}
     sizes: dict[TensorType, int] = {}
@@ -82,22 +84,29 @@ def assign_offsets(
             give(places[base], sizes[types[base]], touched[base])
         if not done & 63:
             breathe()
-    for slot, base in enumerate(bases):
-        if base != slot:
-            places[slot] = places[base]
+    _place_views(rows)
     canonical.extend(range(len(canonical), len(types)))
     return Arena(free.top, canonical, scratch)
 
 
-def _uses(rows: Rows) -> list[int]:
+def _uses(rows: Rows, breathe: Breathe) -> list[int]:
     """How often rows read each base slot."""
     uses = [0] * len(rows.types)
     bases = rows.bases
-    for slots in rows.slots:
+    for row, slots in enumerate(rows.slots):
         for slot in slots:
             uses[bases[slot]] += 1
         uses[slots[-1]] -= 1
+        if not row & 63:
+            breathe()
     return uses
+
+
+def _place_views(rows: Rows) -> None:
+    """Give each view the place of the slot whose bytes it shows."""
+    places, bases = np.frombuffer(rows.places, np.int64), np.frombuffer(rows.bases, np.int32)
+    views = np.flatnonzero(bases != np.arange(len(bases), dtype=np.int32))
+    places[views] = places[bases[views]]
 
 
 def _dying_twin(

@@ -1,0 +1,228 @@
+"""The benchmarks work, compare what they compute, and judge by their targets. What they measure is not tested here."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import fuel_async as fa
+from benchmarks import timing, workloads
+from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.report import Figures, Report, Target, WrongResult
+from benchmarks.ticks import Ticks
+from examples.minilm_assets import AssetsMissing, load_tokenizer, model_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEYS = {
+    "overhead": {
+        "bare_ns", "run_ns", "ratio", "run_in_executor_ns", "dask_threads_ns", "single_inline_us",
+        "single_lane_us", "bare_hop_us", "single_lane_ratio", "runs_per_s", "runs_timer_p99_ms", "uvloop",
+    },
+    "heartbeat": {
+        "p99_delta_ms", "first_run_p99_delta_ms", "worst_own_stall_ms", "lane_under_busy_loop",
+        "naive_p99_delta_ms", "uvloop",
+    },
+    "first-run": {"us_per_node", "flatness", "phase_us", "uvloop"},
+    "minilm": {"ms", "numpy_ms", "torch_ms", "ratio_numpy", "ratio_torch", "golden_error", "default_threads"},
+}  # fmt: skip
+
+
+def lookup(fields: dict[str, Any], name: str) -> Any:
+    family, _, member = name.partition(".")
+    return fields[family][member] if member else fields[family]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "overhead",
+        pytest.param("heartbeat", marks=pytest.mark.slow),
+        pytest.param("first-run", marks=pytest.mark.slow),
+        pytest.param("minilm", marks=pytest.mark.slow),
+    ],
+)
+def test_a_quick_look_ends_with_one_json_object(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if name == "minilm":
+        try:
+            model_folder(), load_tokenizer()
+        except AssetsMissing as error:
+            pytest.skip(str(error))
+    assert main([name, "--quick", "--json"]) == 0
+    table, last = capsys.readouterr().out.rstrip("\n").rsplit("\n", 1)
+    fields = json.loads(last)
+    assert fields["benchmark"] == name
+    assert fields["checked"] is True
+    assert fields["met"] is (not fields["missed"])
+    assert fields["facts"]["quick"] is True
+    assert KEYS[name] <= fields.keys()
+    for figure in fields["targets"]:
+        if name != "heartbeat" or "." not in figure:
+            assert lookup(fields, figure) is not None
+    assert "mean nothing" in table
+
+
+def test_every_benchmark_has_its_keys_here() -> None:
+    assert KEYS.keys() == BENCHMARKS.keys()
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def report(figures: Figures) -> Report:
+    return Report("made", {"asyncio": figures, "uvloop": {"ratio": 9.0}}, {"ratio": Target(max=2)})
+
+
+@pytest.mark.parametrize(("options", "status"), [([], 0), (["--check"], 1)])
+def test_a_missed_target_fails_only_a_check(
+    options: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(BENCHMARKS, "overhead", lambda quick: report({"ratio": 3.0}))
+    assert main(["overhead", *options]) == status
+    assert "missed" in capsys.readouterr().out
+
+
+def test_a_wrong_result_shows_no_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def measure(quick: bool) -> Report:
+        raise WrongResult("output 'y' is not what numpy gives")
+
+    monkeypatch.setitem(BENCHMARKS, "overhead", measure)
+    assert main(["overhead", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err == "overhead: output 'y' is not what numpy gives\n"
+
+
+def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["overheat"])
+    assert ended.value.code == 2
+    assert "'overheat'; there are overhead, heartbeat, first-run, minilm" in capsys.readouterr().err
+
+
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_target_is_a_bound_on_one_side() -> None:
+    assert [Target(max=2).met(value) for value in (1, 2, 2.1)] == [True, True, False]
+    assert [Target(min=50_000).met(value) for value in (49_999, 50_000)] == [False, True]
+    assert (str(Target(max=1.5)), str(Target(min=50_000))) == ("≤ 1.5", "≥ 50,000")
+
+
+def test_the_first_loop_is_judged() -> None:
+    made = report({"ratio": 1.0, "bare_ns": 240.0})
+    assert made.missed == []
+    fields = json.loads(made.as_json())
+    assert fields["met"] is True
+    assert fields["targets"] == {"ratio": {"max": 2}}
+    assert fields["ratio"] == 1.0
+    assert fields["uvloop"] == {"ratio": 9.0}
+
+
+def test_a_family_is_one_object_and_shares_a_target() -> None:
+    made = Report("made", {"asyncio": {"us.10": 1.0, "us.20": 5.0, "us.30": None}}, {"us": Target(max=2)})
+    assert made.missed == ["us.20"]
+    assert json.loads(made.as_json())["us"] == {"10": 1.0, "20": 5.0, "30": None}
+
+
+def test_what_could_not_be_measured_is_not_missed() -> None:
+    made = report({"ratio": None})
+    assert made.missed == []
+    console = Console(file=io.StringIO(), width=100)
+    made.show(console)
+    assert isinstance(console.file, io.StringIO)
+    row = next(line for line in console.file.getvalue().splitlines() if "ratio" in line)
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["ratio", "-", "9", "≤ 2", ""]
+
+
+# --- results are compared ---------------------------------------------------------------------------------------------
+
+WORKS = {
+    "small ops": workloads.small_ops(300),
+    "chain": workloads.chain(30),
+    "rare releases": workloads.rare_release(30, every=7),
+}
+
+
+@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+async def test_a_workload_is_what_its_numpy_calls_give(work: workloads.Workload) -> None:
+    async with fa.Executor() as executor:
+        results = await executor.run(work.graph, work.feeds)
+    work.check(results)
+    assert len(work.graph) > len(work) == len(work.steps)
+    name = next(iter(results))
+    with pytest.raises(WrongResult, match=f"output '{name}'"):
+        work.check({**results, name: np.nextafter(results[name], np.float32(9))})
+
+
+async def test_a_mixed_graph_is_what_its_numpy_expressions_give() -> None:
+    one, other = workloads.mixed(400, seed=1), workloads.mixed(400, seed=2)
+    async with fa.Executor() as executor:
+        results = await executor.run(one.graph, one.feeds)
+    one.check(results)
+    with pytest.raises(WrongResult, match="not what numpy gives"):
+        other.check(results)
+    assert one.graph.freeze().digest != other.graph.freeze().digest
+    assert 400 <= len(one.graph) < 420
+
+
+def test_the_small_ops_are_six_kinds_in_three_sizes() -> None:
+    steps = WORKS["small ops"].steps
+    assert len({call for call, _ in steps}) == 6
+    assert {args[-1].size for _, args in steps} == set(workloads.SIZES)
+
+
+# --- timing -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_quantile_is_a_value() -> None:
+    assert timing.quantile([5, 1, 4, 2, 3], 0.5) == 3
+    assert timing.quantile(range(100), 0.99) == 99
+    assert timing.quantile([1], 0.99) == 1
+
+
+async def test_the_least_disturbed_rounds_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    others: list[float] = [0.0]
+
+    def work(load: float) -> None:
+        clock[0] += 1
+        others[0] += load
+
+    monkeypatch.setattr(timing, "_others_s", lambda: others[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    loads: Iterator[float] = iter([0.0, 0.9, 0.5, 0.0, 0.6, 0.7, 0.8])
+
+    async def measured() -> float:
+        load = next(loads)
+        work(load)
+        return load
+
+    quiet = timing.Quiet(patience_s=3)
+    assert sorted(await quiet.rounds(2, measured)) == [0.0, 0.0]  # two of the first four
+    assert quiet.disturbed == 0
+    assert sorted(await quiet.rounds(1, measured)) == [0.6]  # patience for one more
+    assert quiet.disturbed == 1
+
+
+async def test_each_tick_that_a_loop_slept_through_is_late() -> None:
+    ticks = Ticks().start()
+    until_ns = perf_counter_ns() + 6_000_000
+    while perf_counter_ns() < until_ns:
+        pass
+    await asyncio.sleep(0)
+    ticks.stop()
+    assert len(ticks.late_ns) >= 5
+    assert ticks.worst_ms >= 4
+    assert ticks.late_ms(0.5) >= 2
+    assert ticks.worst_own_ns <= max(ticks.late_ns)
