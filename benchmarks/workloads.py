@@ -1,15 +1,14 @@
 """What is run: graphs, and beside each the same numpy calls without any executor.
 
-A workload's steps are its baseline and its reference at once. They write into a few rotating buffers, as a program that
-reuses its memory does.
+A workload's steps are its baseline and its reference at once. They write over what nobody reads any more, as a program
+that plans its memory does: both keep the same few buffers in the cache.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,9 +23,6 @@ Array: TypeAlias = npt.NDArray[Any]
 Step: TypeAlias = tuple[Callable[..., object], tuple[Array, ...]]
 
 SIZES = (16, 64, 256)
-
-#: A value is read within this many further steps of its size, then its buffer is free again.
-_BUFFERS = 4
 
 _LIMITS = (np.array(0, np.float32), np.array(np.inf, np.float32))
 
@@ -72,13 +68,14 @@ class Workload:
                 raise WrongResult(f"output {name!r} of {self.graph!r} is not what numpy gives")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Value:
     """A value as the graph knows it and as numpy does."""
 
-    __slots__ = ("array", "tensor")
-
-    def __init__(self, tensor: fa.Tensor, array: Array) -> None:
-        self.tensor, self.array = tensor, array
+    tensor: fa.Tensor
+    array: Array
+    #: Whether a step computed it, so that the last one to read it may write over it.
+    computed: bool = False
 
 
 class _Builder:
@@ -90,9 +87,10 @@ class _Builder:
         self.feeds: dict[str, Array] = {}
         self.steps: list[Step] = []
         self.results: dict[str, Array] = {}
-        self._buffers: dict[int, Iterator[Array]] = {}
+        self._free: dict[int, list[Array]] = {}
 
     def input(self, name: str, size: int) -> _Value:
+        """Declare a feed."""
         array = self.feeds[name] = self.numbers.uniform(-1, 1, size).astype(np.float32)
         return _Value(self.graph.input(name, (size,)), array)
 
@@ -100,12 +98,16 @@ class _Builder:
         array = self.numbers.uniform(low, high, size).astype(np.float32)
         return _Value(self.graph.constant(array), array)
 
-    def apply(self, op: str, *operands: _Value) -> _Value:
+    def apply(self, op: str, *operands: _Value, last: bool = True) -> _Value:
+        """Append a step. It is the `last` to read its operands, unless told otherwise."""
         size = operands[0].array.size
-        out = next(self._buffers.setdefault(size, cycle([np.empty(size, np.float32) for _ in range(_BUFFERS)])))
+        free = self._free.setdefault(size, [])
+        dead = [value.array for value in operands if value.computed] if last else []
+        out = dead[0] if dead else free.pop() if free else np.empty(size, np.float32)
+        free.extend(dead[1:])
         build, call, between = _OPS[op]
         self.steps.append((call, (*[value.array for value in operands], *between, out)))
-        return _Value(build(*[value.tensor for value in operands]), out)
+        return _Value(build(*[value.tensor for value in operands]), out, computed=True)
 
     def output(self, name: str, value: _Value) -> None:
         self.graph.output(name, value.tensor)
@@ -126,7 +128,8 @@ def small_ops(count: int, seed: int = 7) -> Workload:
         size = draw.choice(SIZES)
         x, op = last[size], draw.choice(list(_OPS))
         if draw.random() < 0.15 and len(build.steps) + 3 <= count:
-            left, right = build.apply("mul", x, scales[size]), build.apply(draw.choice(_UNARY), x)
+            left = build.apply("mul", x, scales[size], last=False)
+            right = build.apply(draw.choice(_UNARY), x)
             last[size] = build.apply(draw.choice(_JOINS), left, right)
         elif op in _UNARY:
             last[size] = build.apply(op, x)

@@ -151,6 +151,8 @@ class _Lowering:
         self.graph, self.target, self.rows = graph, target, Rows(graph)
         #: Slots that stand in for a node's own: copies.
         self.instead: dict[int, int] = {}
+        #: Row-major copies of strided slots, for kernels that read no strides.
+        self.dense: dict[int, int] = {}
         self.memo: dict[tuple[object, ...], KernelCall] = {}
 
     def run(self, breathe: Breathe) -> Rows:
@@ -163,12 +165,14 @@ class _Lowering:
         for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
             form = op.form
             if form is kernel:
-                kind = types[node]
+                kind, given = types[node], attrs[node]
+                if given is not None and 0.0 in given:  # -0.0 is another parameter, though it is equal
+                    given = (*given, repr(given))
                 if len(args) == 2:
                     left, right = args
-                    key: tuple[object, ...] = (op, attrs[node], kind, types[left], types[right])
+                    key: tuple[object, ...] = (op, given, kind, types[left], types[right])
                 else:
-                    key = (op, attrs[node], kind, *[types[arg] for arg in args])
+                    key = (op, given, kind, *[types[arg] for arg in args])
                 call = memo.get(key)
                 if call is None:
                     call = memo[key] = self._resolve(node, op, attrs[node], [types[a] for a in args], kind)
@@ -246,7 +250,10 @@ class _Lowering:
         layout = self.rows.layouts[slot]
         if layout is None or (layout.is_contiguous and not layout.offset):
             return slot
-        return self._temporary(node, slot)
+        made = self.dense.get(slot)
+        if made is None:
+            made = self.dense[slot] = self._temporary(node, slot)
+        return made
 
     def _temporary(self, node: int, slot: int) -> int:
         """A row-major copy of what `slot` shows; its slot."""

@@ -112,6 +112,7 @@ class _KernelCall:
     """
 
     __slots__ = ("_call", "_waits", "location", "predicted_ns")
+    measures = False
 
     def __init__(
         self,

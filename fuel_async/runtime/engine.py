@@ -49,7 +49,7 @@ class Engine:
         self.flights = SingleFlight(session)
         self.driver = Driver(session.lanes, session.device.slot_capacity, self._released)
         self.counters = Counters()
-        self._here: tuple[asyncio.AbstractEventLoop, LoopShare] | None = None
+        self._here: LoopShare | None = None
         #: Runs that are being prepared, or wait to be admitted.
         self.entering: set[_Entering] = set()
         self._waiting_for_idle: list[tuple[LoopShare, asyncio.Future[None]]] = []
@@ -95,10 +95,10 @@ class Engine:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return LoopShare.running()  # raises, and says what runs here instead
-        here = self._here
-        if here is None or here[0] is not loop:
-            here = self._here = (loop, LoopShare.of(loop))
-        return here[1]
+        share = self._here
+        if share is None or share.loop() is not loop:
+            share = self._here = LoopShare.of(loop)
+        return share
 
     # --- in place --------------------------------------------------------------------------------------------------------
 
@@ -151,6 +151,12 @@ class Engine:
         progress: Progress | None,
     ) -> Results:
         with _Entering(self):
+            instance = None
+        if prepared.idle and self.admission.take_nowait(prepared.output_nbytes):
+            instance = prepared.take()
+            if instance is None:  # another run was faster
+                self.admission.give(prepared.output_nbytes)
+        if instance is None:
             instance = await self._admit(prepared, priority)
         try:
             kept = [value.copy() if value.nbytes <= _COPIED_NBYTES else value for value in values]
@@ -174,18 +180,12 @@ class Engine:
 
     async def _admit(self, prepared: Prepared, priority: int) -> PlanInstance:
         """Wait for a place among the runs under way, and for an instance; the outputs' bytes are then held, too."""
-        admission, arena_nbytes = self.admission, prepared.plan.arena_nbytes
-        asked = prepared.output_nbytes if prepared.idle else prepared.nbytes
-        if not admission.take_nowait(asked):
-            asked = prepared.nbytes
-            await admission.take(asked, priority)
+        admission = self.admission
+        await admission.take(prepared.nbytes, priority)
         instance = prepared.take()
         if instance is not None:
-            if asked == prepared.nbytes:
-                admission.free(arena_nbytes)  # one came back meanwhile, and its arena is counted already
+            admission.free(prepared.plan.arena_nbytes)  # one came back meanwhile; its arena is counted already
             return instance
-        if asked != prepared.nbytes:
-            admission.hold(arena_nbytes)  # another run was faster
         try:
             return await self._bind(prepared)
         except BaseException:

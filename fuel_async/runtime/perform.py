@@ -158,12 +158,12 @@ class Driver:
         for instruction in instructions:
             run = self.active[instruction.run]
             match instruction:
-                case Launch(_, region, lane, waits):
-                    self._launch(run, region, self._lanes[lane], waits)
-                case Stop(_, error):
+                case Launch():
+                    self._launch(run, instruction.region, self._lanes[instruction.lane], instruction.waits)
+                case Stop():
                     run.stop.stopped = True
-                    if error is not None:
-                        self._fail(run, error)
+                    if instruction.error is not None:
+                        self._fail(run, instruction.error)
                 case Deliver():
                     self._deliver(run)
                 case Release():

@@ -237,10 +237,30 @@ class Walking:
         layouts = [*[self._layouts[arg] for arg in args], layout]
         output = alloc_cpu(kind.dtype, layout.count)
         waits = [self._producers[arg] for arg in args if arg in self._producers]
+        if not compiled.caps.strided_input:
+            for position, arg in enumerate(args):
+                if not _dense(layouts[position]):
+                    copied, handle = self._dense_copy(node, arg, lane, stop)
+                    inputs[position], layouts[position] = copied, Layout.contiguous(layouts[position].shape)
+                    waits.append(handle)
         handle = execute_compiled(compiled, inputs, [output], layouts, lane=lane, waits=waits, node=node, stop=stop)
         self._place(node, output, layout)
         self._producers[node] = handle
         return handle
+
+    def _dense_copy(
+        self, node: int, arg: int, lane: HostLane, stop: StopFlag
+    ) -> tuple[Storage, CompletionHandle]:
+        """Submit a row-major copy of a strided operand, for one call of a kernel that reads no strides."""
+        dtype, layout = self.graph.types[arg].dtype, self._layouts[arg]
+        assert _COPY.kind is not None  # a kernel op
+        compiled = compile_node(_COPY.kind, (dtype, dtype), lane.location.backend, OpParams.NONE, self._bindings)
+        copied, layouts = alloc_cpu(dtype, layout.count), [layout, Layout.contiguous(layout.shape)]
+        waits = [self._producers[arg]] if arg in self._producers else []
+        handle = execute_compiled(
+            compiled, [self._storages[arg]], [copied], layouts, lane=lane, waits=waits, node=node, stop=stop
+        )
+        return copied, handle
 
     def _forget_read_by(self, node: int) -> None:
         """Let go of what nobody reads after `node`; the lane holds it as long as it needs."""
@@ -290,6 +310,10 @@ def _index(graph: Graph, target: Target) -> int:
     if not 0 <= target < len(graph):
         raise GraphError("realize", f"node {target} is not in {graph!r}")
     return target
+
+
+def _dense(layout: Layout) -> bool:
+    return layout.is_contiguous and not layout.offset
 
 
 def _sizes(kind: TensorType) -> tuple[int, ...]:

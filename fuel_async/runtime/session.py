@@ -30,6 +30,7 @@ class WorkerCall(Generic[T]):
     """One piece of host work for the worker lane; `value` is there once its handle has settled."""
 
     __slots__ = ("_call", "predicted_ns", "value")
+    measures = False
 
     def __init__(self, call: Callable[[Breathe], T]) -> None:
         self._call, self.predicted_ns = call, 0

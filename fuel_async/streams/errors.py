@@ -31,5 +31,8 @@ def fresh(error: BaseException) -> BaseException:
     except Exception:
         return error  # a type that cannot be built from its own args is shared rather than lost
     copy.__dict__.update(error.__dict__)
+    notes = getattr(error, "__notes__", None)
+    if notes is not None:
+        copy.__notes__ = list(notes)
     copy.__cause__ = error.__cause__ if error.__cause__ is not None else error.__context__
     return copy

@@ -8,6 +8,9 @@ from statistics import median
 #: How many completions are remembered.
 REMEMBERED = 8
 
+#: In a steady state one completion in so many is looked at.
+SAMPLED = 4
+
 
 class History:
     """The last completions of one program on one device. Recording and reading take any thread.
@@ -15,28 +18,30 @@ class History:
     The first completion is dropped: it pays for cold caches, page faults and compilation.
     """
 
-    __slots__ = ("__weakref__", "_count", "_mean_ns", "_median_ns", "_prior_ns", "_seen", "_times_ns")
+    __slots__ = ("__weakref__", "_count", "_mean_ns", "_median_ns", "_prior_ns", "_times_ns")
 
     def __init__(self, prior_ns: int) -> None:
         self._prior_ns = prior_ns
         self._times_ns: deque[int] = deque(maxlen=REMEMBERED)
         self._mean_ns: int | None = None
         self._median_ns: int | None = None
-        self._seen = False
         self._count = 0
 
+    @property
+    def due(self) -> bool:
+        """Whether the next completion will be remembered: each of the first ones, then one in `SAMPLED`."""
+        return self._count <= REMEMBERED or not self._count % SAMPLED
+
     def record(self, work_ns: int) -> None:
-        """Remember one completion."""
-        if not self._seen:
-            self._seen = True
+        """Take note of one completion."""
+        self._count += 1
+        if self._count == 1 or (self._count > REMEMBERED + 1 and (self._count - 1) % SAMPLED):
             return
         times = self._times_ns
         times.append(work_ns)
-        self._count += 1
-        if self._count < REMEMBERED or not self._count % REMEMBERED:  # in a steady state, once a window is enough
-            known = list(times)
-            self._mean_ns = sum(known) // len(known)
-            self._median_ns = int(median(known))
+        known = list(times)
+        self._mean_ns = sum(known) // len(known)
+        self._median_ns = int(median(known))
 
     @property
     def predicted_ns(self) -> int:

@@ -42,6 +42,9 @@ SLEEP_NS = 50_000
 #: How late a lane may be before a loop helps it.
 LATE_NS = 100_000
 
+#: Work predicted below this is measured by the thread's own time, without its waits for the interpreter.
+EXACT_NS = 200_000
+
 #: `due_ns` of a lane that is not waiting for anything.
 NEVER = 1 << 62
 
@@ -52,6 +55,10 @@ class HostCall(Protocol):
     @property
     def predicted_ns(self) -> int:
         """What it is expected to take."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether somebody wants to know exactly how long the next run of it works."""
 
     def execute(
         self,
@@ -135,6 +142,9 @@ class HostLane:
         node: int | None = None,
     ) -> CompletionHandle:
         """See `Lane.submit`. `node` labels the handle of a single kernel."""
+        if waits:
+            # The error of a failed wait is found when the job's turn comes: its handle then settles in lane order.
+            instance = _After(instance, tuple(waits))
         job = _Job(self, instance, (feeds, outputs, sessions, scalars), stop, node)
         # What this lane was given before runs before: only completions of others can hold a job back.
         others = [wait for wait in waits if wait.lane != self.name or wait.device != self.location] if waits else None
@@ -195,14 +205,14 @@ class HostLane:
                 self._jobs.put(job)
                 self.due_ns = min(self.due_ns, perf_counter_ns() + LATE_NS)
 
-        # The error of a failed wait is found when the job's turn comes: its handle then settles in lane order.
-        job.instance = _After(job.instance, tuple(waits))
         for wait in waits:
             wait.add_done_callback(settled)
 
-    def settled(self, job: _Job, started_ns: int, work_ns: int, error: BaseException | None) -> None:
+    def settled(self, job: _Job, started_ns: int, work_ns: int | None, error: BaseException | None) -> None:
         """Account for a finished job and settle its handle. Called by the lane's thread."""
         now_ns = perf_counter_ns()
+        if work_ns is None:
+            work_ns = now_ns - started_ns
         with self._lock:
             self._pending_count -= 1
             self._pending_ns -= job.predicted_ns
@@ -219,10 +229,11 @@ class HostLane:
 class _After:
     """An instance that runs only if what it waited for succeeded."""
 
-    __slots__ = ("instance", "predicted_ns", "waits")
+    __slots__ = ("instance", "measures", "predicted_ns", "waits")
 
     def __init__(self, instance: HostCall, waits: tuple[CompletionHandle, ...]) -> None:
         self.instance, self.waits, self.predicted_ns = instance, waits, instance.predicted_ns
+        self.measures = instance.measures
 
     def execute(self, *bound: Any) -> None:
         for wait in self.waits:
@@ -234,6 +245,7 @@ class _Copy:
     """A copy of one array into another."""
 
     __slots__ = ("dst", "predicted_ns", "src")
+    measures = False
 
     def __init__(self, src: np.ndarray[Any, Any], dst: np.ndarray[Any, Any]) -> None:
         self.src, self.dst, self.predicted_ns = src, dst, 1_000 + src.nbytes // 4
@@ -269,14 +281,16 @@ class _Server:
             if idle:
                 self._gave_ns = started_ns
             error: BaseException | None = None
-            work_ns = thread_time_ns()
+            # Asking for the thread's own time is a system call: only for what may turn out to run in place.
+            exact = job.predicted_ns < EXACT_NS and job.instance.measures
+            work_ns = thread_time_ns() if exact else 0
             try:
                 if stop is not None and stop.stopped:
                     raise Stopped
                 job.instance.execute(*job.bound, stop, pace)
             except BaseException as caught:  # noqa: BLE001 - a lane outlives whatever a kernel raises
                 error = without_frames(caught)
-            lane.settled(job, started_ns, thread_time_ns() - work_ns, error)
+            lane.settled(job, started_ns, thread_time_ns() - work_ns if exact else None, error)
             self._due = None
             del job, lane, stop, error  # an idle lane keeps nothing alive
 

@@ -12,10 +12,10 @@ import asyncio
 import contextvars
 import sys
 import time
+import weakref
 from collections import deque
 from time import perf_counter_ns
 from typing import ClassVar, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -59,15 +59,16 @@ class Due(Protocol):
 class LoopShare:
     """One loop's waker, its ration of inline work, and its courtesy to lanes. Used on its loop's thread only."""
 
-    __slots__ = ("__weakref__", "_armed", "_lanes", "_left_ns", "_loop", "_waiters", "calm", "waker")
-    _of: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShare]] = WeakKeyDictionary()
+    __slots__ = ("__weakref__", "_armed", "_lanes", "_left_ns", "_waiters", "calm", "loop", "waker")
+    _of: ClassVar[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShare]] = weakref.WeakKeyDictionary()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.waker = Waker(loop)
         #: The context of kernels that run inline: the caller's numpy error state must not reach them.
         self.calm = contextvars.Context()
         self.calm.run(np.seterr, all="ignore")
-        self._loop = loop
+        #: Weak, since the loop is the key under which its share is found: it must be able to go.
+        self.loop = weakref.ref(loop)
         self._left_ns = TURN_NS
         self._armed = False
         self._waiters: deque[tuple[asyncio.Future[None], int]] = deque()
@@ -96,7 +97,7 @@ class LoopShare:
         """
         if not self._armed:
             self._armed = True
-            self._loop.call_soon(self._turn)
+            asyncio.get_running_loop().call_soon(self._turn)
         if self._waiters or (self._left_ns < cost_ns and self._left_ns < TURN_NS):
             return False
         self._left_ns -= cost_ns
@@ -104,7 +105,7 @@ class LoopShare:
 
     def wait(self, cost_ns: int) -> asyncio.Future[None]:
         """Return a future that is set when `cost_ns` have been taken: first come, first served."""
-        future = self._loop.create_future()
+        future = asyncio.get_running_loop().create_future()
         self._waiters.append((future, cost_ns))
         return future
 
@@ -119,14 +120,14 @@ class LoopShare:
                 future.set_result(None)
         self._armed = bool(waiters) or self._left_ns < TURN_NS
         if self._armed:
-            self._loop.call_soon(self._turn)
+            asyncio.get_running_loop().call_soon(self._turn)
 
     # --- courtesy --------------------------------------------------------------------------------------------------------
 
     def watch(self, lane: Due) -> None:
         """Look after `lane` while it has work."""
         if not self._lanes:
-            self._loop.call_later(LOOK_S, self._look)
+            asyncio.get_running_loop().call_later(LOOK_S, self._look)
         self._lanes.add(lane)
 
     def _look(self) -> None:
@@ -134,10 +135,10 @@ class LoopShare:
         for lane in [lane for lane in self._lanes if not lane.pending_count]:
             self._lanes.discard(lane)
         if self._lanes and helped:  # a busy loop: look again at its next turn
-            self._loop.call_soon(self._look)
+            asyncio.get_running_loop().call_soon(self._look)
         elif self._lanes:
             wait_s = (min(lane.due_ns for lane in self._lanes) - perf_counter_ns()) / 1e9
-            self._loop.call_later(min(max(wait_s, LOOK_S), 5 * LOOK_S), self._look)
+            asyncio.get_running_loop().call_later(min(max(wait_s, LOOK_S), 5 * LOOK_S), self._look)
 
     def _help(self) -> bool:
         """Give the interpreter to a lane that is overdue; whether one then moved. About 60 µs of this thread, when needed."""

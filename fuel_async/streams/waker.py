@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import weakref
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -18,7 +20,8 @@ class Waker:
     __slots__ = ("_armed", "_context", "_loop", "_posts")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        #: Weak, since the loop is the key under which its waker is found: it must be able to go.
+        self._loop = weakref.ref(loop)
         self._posts: deque[Callable[[], None]] = deque()
         self._armed = False
         self._context = contextvars.Context()  # else each call would copy the poster's
@@ -28,8 +31,11 @@ class Waker:
         self._posts.append(call)
         if not self._armed:  # append, then look; the drain clears, then empties: no post is lost
             self._armed = True
+            loop = self._loop()
             try:
-                self._loop.call_soon_threadsafe(self._drain, context=self._context)
+                if loop is None:
+                    raise RuntimeError("the loop is gone")
+                loop.call_soon_threadsafe(self._drain, context=self._context)
             except RuntimeError:  # the loop is closed; asking first would race with its closing
                 self._drain_all()
 
@@ -40,14 +46,16 @@ class Waker:
             posts.popleft()()
             if posts and perf_counter_ns() > until:
                 self._armed = True
-                self._loop.call_soon(self._drain, context=self._context)
+                asyncio.get_running_loop().call_soon(self._drain, context=self._context)
                 return
 
     def _drain_all(self) -> None:
+        """Run what is left in this thread. A call that would wake a task of the closed loop has nobody to wake."""
         self._armed = False
         while self._posts:
             try:
                 call = self._posts.popleft()
             except IndexError:
                 return
-            call()
+            with contextlib.suppress(RuntimeError):
+                call()

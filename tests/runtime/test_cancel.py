@@ -13,7 +13,7 @@ import pytest
 
 import fuel_async as fa
 from fuel_async.ir import CPU_DEVICE
-from tests.runtime.support import Rig, chain, doubling, gated, in_flight, ints, ones, settled, turns
+from tests.runtime.support import Rig, chain, doubling, gated, in_flight, in_place, ints, ones, settled, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -211,9 +211,7 @@ async def test_a_grant_that_meets_a_cancellation_goes_to_the_next(rig: Rig) -> N
 
 async def test_a_run_in_place_is_cancelled_at_its_checkpoint(ex: fa.Executor) -> None:
     g = doubling()
-    for _ in range(3):
-        await ex.run(g, x=ones())
-    assert ex.statistics().runs_inline == 1
+    await in_place(ex, g, x=ones())
     task = asyncio.create_task(ex.run(g, x=ones()))
     await turns()
     task.cancel()
@@ -231,8 +229,7 @@ async def test_a_run_in_place_is_cancelled_at_its_checkpoint(ex: fa.Executor) ->
 
 async def test_runs_in_place_that_wait_for_a_turn_are_cancelled(ex: fa.Executor) -> None:
     g = chain(100)
-    for _ in range(3):
-        await ex.run(g, x=ones(16))
+    await in_place(ex, g, x=ones(16))
     tasks = [asyncio.create_task(ex.run(g, x=ones(16))) for _ in range(50)]
     await turns()
     for task in tasks[1::2]:

@@ -78,6 +78,11 @@ class HostInstance:
         """What the next run of it is expected to take."""
         return self.history.predicted_ns
 
+    @property
+    def measures(self) -> bool:
+        """Whether its history wants to know how long the next run works."""
+        return self.history.due
+
     def execute(
         self,
         feeds: Sequence[Any],

@@ -38,7 +38,8 @@ WANTED: list[tuple[list[OpKind], set[tuple[DType, ...]]]] = [
     ([OpKind.SoftmaxLastDim, OpKind.LayerNormLastDim], {(t, t) for t in T4}),
     ([OpKind.MatMul], {(t, t, t) for t in T4}),
     ([OpKind.Cast], {(a, b) for a in T11 for b in T11 if a is not b}),
-    ([OpKind.Concat, OpKind.Copy], {(t, t) for t in T9}),
+    ([OpKind.Concat], {(t, t) for t in T9}),
+    ([OpKind.Copy], {(t, t) for t in DType.ALL if t.np is not None}),
     ([OpKind.IndexSelect], {(t, U32, t) for t in T9}),
 ]
 
