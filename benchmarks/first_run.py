@@ -44,7 +44,7 @@ def measure(quick: bool) -> Report:
         figures[name] = run_on(factory, _figures(scale, quiet, seeds))
     first = next(iter(figures))
     figures[first] = {**figures[first], **run_on(loop_factories()[first], _phases(scale, quiet, seeds))}
-    return Report("first-run", figures, TARGETS, {"disturbed_rounds": quiet.disturbed})
+    return Report("first-run", figures, TARGETS, quiet.facts)
 
 
 async def _figures(scale: Scale, quiet: Quiet, seeds: Iterator[int]) -> Figures:

@@ -80,7 +80,7 @@ def measure(quick: bool) -> Report:
     figures = {
         name: run_on(factory, _figures(scale, batch, quiet, seeds)) for name, factory in loop_factories().items()
     }
-    return Report("heartbeat", figures, TARGETS, {"disturbed_rounds": quiet.disturbed})
+    return Report("heartbeat", figures, TARGETS, quiet.facts)
 
 
 async def _figures(scale: Scale, batch: minilm.Batch | None, quiet: Quiet, seeds: Iterator[int]) -> Figures:

@@ -82,7 +82,7 @@ def measure(quick: bool) -> Report:
         raise SystemExit(str(error)) from None
     name, factory = next(iter(loop_factories().items()))
     figures = run_on(factory, _figures(batch, scale, quiet))
-    facts = {"batch": scale.sentences, "tokens": scale.tokens, "disturbed_rounds": quiet.disturbed}
+    facts = {"batch": scale.sentences, "tokens": scale.tokens, **quiet.facts}
     return Report("minilm", {name: figures}, TARGETS, facts)
 
 

@@ -54,7 +54,7 @@ def measure(quick: bool) -> Report:
     scale = QUICK if quick else Scale()
     quiet = Quiet(scale.patience_s)
     figures = {name: run_on(factory, _figures(scale, quiet)) for name, factory in loop_factories().items()}
-    return Report("overhead", figures, TARGETS, {"nodes": scale.nodes, "disturbed_rounds": quiet.disturbed})
+    return Report("overhead", figures, TARGETS, {"nodes": scale.nodes, **quiet.facts})
 
 
 async def _figures(scale: Scale, quiet: Quiet) -> Figures:

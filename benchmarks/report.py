@@ -96,6 +96,8 @@ class Report:
         console.print(table)
         facts = {**_machine(), **self.facts}
         console.print(", ".join(f"{name} {value}" for name, value in facts.items()), style="dim", soft_wrap=True)
+        if facts.get("disturbed_rounds", 0) > facts.get("rounds", 0) / 4:
+            console.print("others used this machine meanwhile: repeat it in a quieter moment", style="yellow")
 
 
 def _shown(value: float | None) -> str:

@@ -66,12 +66,17 @@ def timed_ns(call: Callable[[], object]) -> int:
 class Quiet:
     """Picks moments in which nobody else uses the machine, for as long as the benchmark's patience lasts.
 
-    `disturbed` counts the rounds that had to be taken although others used the cores.
+    Of `taken` rounds, `disturbed` had to be taken although others used the cores.
     """
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self.disturbed = 0
+        self.taken = self.disturbed = 0
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """For the report: how far the figures can be trusted."""
+        return {"rounds": self.taken, "disturbed_rounds": self.disturbed}
 
     async def rounds(self, count: int, measure: Callable[[], Awaitable[T]]) -> list[T]:
         """Measure until there are `count` undisturbed rounds; what patience does not give, the least disturbed are."""
@@ -85,6 +90,7 @@ class Quiet:
             if len(measured) > count:
                 self._patience_s -= elapsed_s
         best = sorted(measured, key=lambda one: one[0])[:count]
+        self.taken += count
         self.disturbed += _disturbed(best)
         return [result for _, result in best]
 

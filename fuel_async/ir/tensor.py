@@ -118,8 +118,9 @@ class Tensor:
         return matmul(left, right)
 
     def __rmatmul__(self, other: object) -> NoReturn:
-        self.graph.own("matmul", other)  # raises: a tensor on the left comes to its own __matmul__
-        raise GraphError("matmul", "wanted a Tensor on the left", [self.type])
+        # A tensor on the left comes to its own __matmul__.
+        got = type(other).__name__
+        raise GraphError("matmul", f"wanted a Tensor, got {got}; wrap arrays with Graph.constant()", [self.type])
 
     def __neg__(self) -> Tensor:
         return self._unary("neg")

@@ -1,9 +1,9 @@
 """Which way: from a frozen graph to regions, lane programs and arena offsets. Pure; time and rates are arguments."""
 
-from fuel_async.plan.lower import Target as Target
 from fuel_async.plan.plan import Plan as Plan
 from fuel_async.plan.plan import Port as Port
 from fuel_async.plan.plan import Region as Region
 from fuel_async.plan.plan import make_plan as make_plan
 from fuel_async.plan.regions import HEAVY_NS as HEAVY_NS
 from fuel_async.plan.regions import LONGEST_NS as LONGEST_NS
+from fuel_async.plan.resolve import Target as Target

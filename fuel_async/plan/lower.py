@@ -10,35 +10,13 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fuel_async.cost import Rates
-from fuel_async.dispatch import (
-    BackendCapabilities,
-    BindingEntry,
-    KernelBindingTable,
-    KernelCall,
-    SlotClass,
-    derive_params,
-    kernel_dtypes,
-)
-from fuel_async.errors import FuelError, GraphError
-from fuel_async.ir import (
-    BY_NAME,
-    Breathe,
-    DType,
-    Form,
-    FrozenGraph,
-    Layout,
-    OpSpec,
-    PrecisionGuarantee,
-    TensorType,
-    no_breath,
-)
+from fuel_async.dispatch import KernelCall, SlotClass
+from fuel_async.errors import FuelError
+from fuel_async.ir import BY_NAME, Breathe, Form, FrozenGraph, Layout, OpSpec, TensorType, no_breath
+from fuel_async.plan.resolve import Target, resolve
 
 #: A feed read by more rows than this is copied once, if it is no larger: patching an argument costs about 80 ns a run.
 COPIED_FEED_READERS = 16
@@ -48,16 +26,6 @@ COPIED_FEED_NBYTES = 4_096
 COPIED_OUTPUT_READERS = 16
 
 _COPY = BY_NAME["copy"]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a plan is made for: the kernels and facts of one device, and what the caller demands."""
-
-    bindings: KernelBindingTable
-    capabilities: BackendCapabilities
-    rates: Rates
-    precision: PrecisionGuarantee | None = None
 
 
 class Rows:
@@ -175,7 +143,7 @@ class _Lowering:
                     key = (op, given, kind, *[types[arg] for arg in args])
                 call = memo.get(key)
                 if call is None:
-                    call = memo[key] = self._resolve(node, op, attrs[node], [types[a] for a in args], kind)
+                    call = memo[key] = resolve(self.target, graph, node, op, [types[a] for a in args], kind)
                 inputs = args
                 if instead and not instead.keys().isdisjoint(args):
                     inputs = tuple([instead.get(arg, arg) for arg in args])
@@ -266,47 +234,8 @@ class _Lowering:
         key = (_COPY, None, kind, kind)
         call = self.memo.get(key)
         if call is None:
-            call = self.memo[key] = self._resolve(node, _COPY, None, [kind], kind)
+            call = self.memo[key] = resolve(self.target, self.graph, node, _COPY, [kind], kind)
         self.rows.row(node, call, (slot,), output)
-
-    def _resolve(
-        self, node: int, op: OpSpec, attrs: Any, inputs: Sequence[TensorType], output: TensorType
-    ) -> KernelCall:
-        target = self.target
-        assert op.kind is not None  # the form says so
-        dtypes = kernel_dtypes(op, inputs, output)
-        try:
-            entry = _pick(target, op, dtypes)
-            params = derive_params(op, attrs, inputs, output)
-            scratch: Callable[..., tuple[int, ...]] | None = getattr(entry.kernel, "scratch_nbytes", None)
-            shapes = [_sizes(kind) for kind in (*inputs, output)]
-            estimate = entry.cost(shapes, dtypes, params, target.capabilities)
-            return KernelCall(
-                kernel=entry.kernel,
-                params=params,
-                arity=len(inputs),
-                cost_ns=target.rates.predict_ns(op.kind, estimate),
-                in_place=entry.caps.in_place,
-                strided=entry.caps.strided_input,
-                scratch_nbytes=() if scratch is None else scratch(params, inputs, (output,)),
-            )
-        except FuelError as error:
-            error.add_note(f"for {self.graph.describe(node)}")
-            raise
-
-
-def _pick(target: Target, op: OpSpec, dtypes: tuple[DType, ...]) -> BindingEntry:
-    """The first sibling that serves dense operands and meets the precision floor."""
-    assert op.kind is not None
-    backend = target.capabilities.backend_id
-    first = target.bindings.lookup_entry(op.kind, dtypes, backend)
-    floor = target.precision
-    if floor is None or first.precision.satisfies(floor):
-        return first
-    for entry in target.bindings.lookup_alternatives(op.kind, dtypes, backend):
-        if not entry.caps.requires_broadcast and entry.precision.satisfies(floor):
-            return entry
-    raise GraphError(op.name, f"no kernel on {backend} meets the precision floor {floor}", [d.value for d in dtypes])
 
 
 def _sizes(kind: TensorType) -> tuple[int, ...]:

@@ -15,9 +15,10 @@ import numpy as np
 
 from fuel_async.dispatch import BINDABLE, LaneProgram, SlotClass, SlotTable
 from fuel_async.ir import Breathe, FrozenGraph, TensorType, no_breath
-from fuel_async.plan.lower import Rows, Target, lower
+from fuel_async.plan.lower import Rows, lower
 from fuel_async.plan.memory import Arena, assign_offsets
 from fuel_async.plan.regions import Cut, cut
+from fuel_async.plan.resolve import Target
 
 #: A C call over more items than this holds the interpreter for longer than a loop should wait.
 _SLICE = 2_048

@@ -12,12 +12,12 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
 
-from fuel_async.errors import FuelError
+from fuel_async.errors import FeedError, FuelError
 from fuel_async.ir import FrozenGraph, Graph, PrecisionGuarantee, freeze
 from fuel_async.runtime import feeds as feed_rules
 from fuel_async.runtime.admission import Admission
 from fuel_async.runtime.checkpoint import checkpoint
-from fuel_async.runtime.config import INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, Config
+from fuel_async.runtime.config import INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, OVERRUN_NS, Config
 from fuel_async.runtime.instances import Array, PlanInstance, Prepared
 from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, described
 from fuel_async.runtime.plans import Key, PlanCache
@@ -68,7 +68,11 @@ class Engine:
         prepared: Prepared | None = None
         values: Sequence[Array] | None = None
         if frozen is not None:
-            key = _PLAIN if precision is None and not frozen.symbols else self._key(frozen, feeds, precision)
+            try:
+                key = _PLAIN if precision is None and not frozen.symbols else self._key(frozen, feeds, precision)
+            except FeedError:
+                self.counters.failed += 1
+                raise
             prepared = self.cache.find(frozen, key)
             if prepared is not None:
                 values = prepared.match(feeds)
@@ -134,7 +138,12 @@ class Engine:
             idle.append(instance)
             if self.admission.waiting:
                 self.admission.serve()  # who looked for idle memory meanwhile did not find this
-        prepared.history.record(perf_counter_ns() - started_ns)
+        elapsed_ns = perf_counter_ns() - started_ns
+        prepared.history.record(elapsed_ns)
+        if elapsed_ns > OVERRUN_NS:
+            prepared.overran()
+        elif prepared.overruns:
+            prepared.overruns = 0
         counters.inline += 1
         counters.kernels += prepared.plan.kernels
         return prepared.deliver(outputs)
@@ -150,14 +159,14 @@ class Engine:
         priority: int,
         progress: Progress | None,
     ) -> Results:
-        with _Entering(self):
-            instance = None
+        instance: PlanInstance | None = None
         if prepared.idle and self.admission.take_nowait(prepared.output_nbytes):
             instance = prepared.take()
             if instance is None:  # another run was faster
                 self.admission.give(prepared.output_nbytes)
         if instance is None:
-            instance = await self._admit(prepared, priority)
+            with _Entering(self):
+                instance = await self._admit(prepared, priority)
         try:
             kept = [value.copy() if value.nbytes <= _COPIED_NBYTES else value for value in values]
             run = ActiveRun(graph, prepared, instance, kept, share, priority, progress)

@@ -204,7 +204,7 @@ class Driver:
         handle.add_done_callback(settled)
 
     def _deliver(self, run: ActiveRun) -> None:
-        run.prepared.history.record(run.work_ns)
+        run.prepared.record(run.work_ns)
         run.unguard()
         results, future = run.prepared.deliver(run.outputs), run.result
         self._told.append((run.share.waker, lambda: _settle(future, results)))

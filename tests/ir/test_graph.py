@@ -11,6 +11,7 @@ import pytest
 import fuel_async.ir as fa
 from fuel_async.errors import DTypeMismatch, GraphError, ShapeMismatch
 from fuel_async.ir import BY_NAME, DType, Graph, symbol
+from fuel_async.ir.ops.movement import Slice
 
 # --- ports --------------------------------------------------------------------------------------------------
 
@@ -105,9 +106,15 @@ def test_nodes_are_checked_when_they_are_built() -> None:
         graph.node(add, (x, x), shape=(2, 3))
     with pytest.raises(GraphError, match="wanted the shape exactly where"):
         graph.node(BY_NAME["reshape"], (x,))
+    with pytest.raises(ShapeMismatch, match=r"slice of f32\[2, 3\]: Slice\(.*\) does not fit \(2,\)"):
+        graph.node(BY_NAME["slice"], (x,), Slice((0,), (1,)), shape=(2,))
+    with pytest.raises(ShapeMismatch, match=r"broadcast of f32\[2, 3\]: does not broadcast to \(3,\)"):
+        graph.node(BY_NAME["broadcast"], (x,), shape=(3,))
+    with pytest.raises(DTypeMismatch, match=r"matmul of f32\[2, 3\], f64\[\]: operands differ in dtype"):
+        graph.node(BY_NAME["matmul"], (x, graph.scalar(1.0, DType.F64)))
     with pytest.raises(GraphError, match="wanted a Tensor, got float"):
         graph.node(add, (x, 1.0))  # type: ignore[arg-type]
-    assert len(graph) == 1
+    assert len(graph) == 2  # the scalar
 
 
 def test_tensors_of_another_graph_are_refused_and_nothing_is_added_there() -> None:

@@ -261,3 +261,23 @@ async def test_feeds_of_a_large_graph_are_checked_before_it_is_planned(ex: fa.Ex
     assert ex.statistics().plans_prepared == 0
     await turns()
     await settled(ex)
+
+
+@pytest.mark.asyncio(loop_factories=["debug"])
+@pytest.mark.parametrize("end", ["success", "failure", "cancellation"])
+async def test_debug_mode_keeps_feeds_from_being_written_meanwhile(ex: fa.Executor, rig: Rig, end: str) -> None:
+    g = fa.Graph()
+    x = g.input("x", (4_096,), fa.i64)
+    g.output("y", abs(-x))
+    rig.works = end != "failure"
+    feed = np.zeros(4_096, np.int64)
+    task = asyncio.create_task(ex.run(g, x=feed))
+    await rig.gate.entered()
+    with pytest.raises(ValueError, match="read-only"):
+        feed[0] = 1
+    if end == "cancellation":
+        task.cancel()
+    rig.gate.open()
+    await asyncio.wait([task])
+    await settled(ex)
+    feed[0] = 1

@@ -140,6 +140,7 @@ COMPARISONS = {
     }.items()
 }
 
+
 def _clamp(operands: Sequence[TensorType], attrs: Clamp) -> tuple[Shape, DType]:
     if not attrs.low <= attrs.high:
         raise GraphError("clamp", f"min {attrs.low} is not at most max {attrs.high}", operands)

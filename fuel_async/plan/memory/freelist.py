@@ -1,15 +1,18 @@
 """The offset allocator behind the arena plan: pure arithmetic over free byte ranges.
 
 Every free range remembers which regions touched it last, as a bit mask: a region may take it only if all of them are
-finished before that region starts, or if it is one of them itself. What was given back is first kept by exact size,
-which is fast and tight for the repeated shapes of a model. When no range of the size will do, all ranges are put in
-address order and merged, and the smallest one that is large enough is cut: best fit.
+finished before that region starts, or if it is one of them itself. What was given back is first kept by exact size: a
+small value takes what another of its size has left, which is fast. Where nothing of the size will do, and for large
+values, all ranges are put in address order and merged, and the smallest one that is large enough is cut: best fit.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+
+#: Values from this size on are worth the search for the best fit.
+LARGE_NBYTES = 65_536
 
 #: How many free ranges of one size are looked at for one that the region may take.
 _LOOKED_AT = 4
@@ -34,7 +37,7 @@ class FreeList:
     def take(self, nbytes: int, before: int) -> int:
         """Return the offset of `nbytes` free bytes. `before` is the mask of regions that precede the taker, and itself."""
         ranges = self._given.get(nbytes)
-        if ranges:
+        if ranges and nbytes < LARGE_NBYTES:
             for index in range(len(ranges) - 1, max(len(ranges) - 1 - _LOOKED_AT, -1), -1):
                 if not ranges[index][1] & ~before:
                     return ranges.pop(index)[0]

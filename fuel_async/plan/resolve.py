@@ -1,0 +1,102 @@
+"""Resolving one node to the kernel call that computes it: kernel, parameters, price, scratch.
+
+What is asked here has the same answer for all nodes of equal op, parameters and operand types, so lowering asks once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fuel_async.cost import Rates, default_cost_for_op_kind
+from fuel_async.dispatch import (
+    BackendCapabilities,
+    BindingEntry,
+    KernelBindingTable,
+    KernelCall,
+    KernelDTypes,
+    OpParams,
+    derive_params,
+    kernel_dtypes,
+)
+from fuel_async.errors import FuelError, GraphError
+from fuel_async.ir import CostEstimate, DType, FrozenGraph, OpKind, OpSpec, PrecisionGuarantee, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a plan is made for: the kernels and facts of one device, and what the caller demands."""
+
+    bindings: KernelBindingTable
+    capabilities: BackendCapabilities
+    rates: Rates
+    precision: PrecisionGuarantee | None = None
+
+
+def resolve(
+    target: Target, graph: FrozenGraph, node: int, op: OpSpec, inputs: Sequence[TensorType], output: TensorType
+) -> KernelCall:
+    """Return the call that computes `op` for `node`: the node's own op, or a copy made on its behalf.
+
+    `NoBackendForOp`, and what parameters cannot be, carry the node and the line that built it as a note.
+    """
+    assert op.kind is not None  # a kernel op
+    dtypes = kernel_dtypes(op, inputs, output)
+    attrs = graph.attrs[node] if graph.ops[node] is op else None
+    try:
+        entry = _pick(target, op, dtypes)
+        params = derive_params(op, attrs, inputs, output)
+        scratch: Callable[..., tuple[int, ...]] | None = getattr(entry.kernel, "scratch_nbytes", None)
+        shapes: list[tuple[int, ...]] = [kind.shape for kind in (*inputs, output)]  # type: ignore[misc]  # concrete
+        estimate = _price(op.kind, entry, shapes, dtypes, params, target.capabilities)
+        return KernelCall(
+            kernel=entry.kernel,
+            params=params,
+            arity=len(inputs),
+            cost_ns=target.rates.predict_ns(op.kind, estimate),
+            in_place=entry.caps.in_place,
+            strided=entry.caps.strided_input,
+            scratch_nbytes=() if scratch is None else scratch(params, inputs, (output,)),
+        )
+    except FuelError as error:
+        error.add_note(f"for {graph.describe(node)}")
+        raise
+
+
+def _price(
+    kind: OpKind,
+    entry: BindingEntry,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: KernelDTypes,
+    params: OpParams,
+    capabilities: BackendCapabilities,
+) -> CostEstimate:
+    """What the kernel says it costs, else Layer 1's price of its kind, else the traffic of its operands: never nothing."""
+    declared = entry.cost(shapes, dtypes, params, capabilities)
+    if not declared.is_unpriced:
+        return declared
+    counted = default_cost_for_op_kind(kind)(shapes, dtypes, params, capabilities)
+    if not counted.is_unpriced:
+        return counted
+    nbytes = sum(math.prod(shape) * dtype.nbytes for shape, dtype in zip(shapes, _each(dtypes, len(shapes)), strict=True))
+    return CostEstimate(flops=math.prod(shapes[-1]), bytes_moved=nbytes)
+
+
+def _each(dtypes: KernelDTypes, operands: int) -> KernelDTypes:
+    """The dtype of each operand: an op of any number of inputs is registered under its first."""
+    return dtypes if len(dtypes) == operands else (*dtypes[:1] * (operands - 1), dtypes[-1])
+
+
+def _pick(target: Target, op: OpSpec, dtypes: tuple[DType, ...]) -> BindingEntry:
+    """The first sibling that serves dense operands and meets the precision floor."""
+    assert op.kind is not None
+    backend = target.capabilities.backend_id
+    first = target.bindings.lookup_entry(op.kind, dtypes, backend)
+    floor = target.precision
+    if floor is None or first.precision.satisfies(floor):
+        return first
+    for entry in target.bindings.lookup_alternatives(op.kind, dtypes, backend):
+        if not entry.caps.requires_broadcast and entry.precision.satisfies(floor):
+            return entry
+    raise GraphError(op.name, f"no kernel on {backend} meets the precision floor {floor}", [d.value for d in dtypes])
