@@ -41,6 +41,8 @@ def _check_run(state: RunState) -> None:
         raise InvariantBroken("a region is in flight or finished, not both", name)
     if state.left != len(state.shape) - len(state.finished):
         raise InvariantBroken("what is left is counted right", name)
+    if state.phase is Phase.DRAINING:  # what failed is neither finished nor in flight
+        return
     known = state.finished | state.in_flight.keys()
     for region, needs in enumerate(state.shape.needs):
         missing = len(needs - known)
@@ -48,6 +50,6 @@ def _check_run(state: RunState) -> None:
             raise InvariantBroken("what a region needs is issued before it", f"{name}, region {region}")
         if missing != state.missing()[region]:
             raise InvariantBroken("missing needs are counted right", f"{name}, region {region}")
-        ready = not missing and region not in known and state.phase is Phase.RUNNING
+        ready = not missing and region not in known
         if ready != (region in state.candidates):
             raise InvariantBroken("candidates are the regions that could be issued", f"{name}, region {region}")

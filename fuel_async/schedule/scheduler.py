@@ -30,9 +30,12 @@ class Scheduler:
         """Start with idle lanes."""
         self.loads = [LaneLoad(shape) for shape in lanes]
         self.runs: dict[int, RunState] = {}
-        #: Runs with candidates: (-priority, turn, run). An entry may be stale; a run stands in it at most once.
-        self._queue: list[tuple[int, int, int]] = []
-        self._queued: set[int] = set()
+        #: Runs with candidates: (-priority, turn, run); an entry may be stale. Those whose candidates are all fine stand
+        #: apart where some lane takes none: else each event would pass over all of them, for a lane they cannot use.
+        self._queues: tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]] = ([], [])
+        self._apart = len(lanes) > 1 and not all(lane.takes_fine for lane in lanes)
+        #: By run, which of the two it stands in.
+        self._queued: dict[int, int] = {}
         self._turn = 0
         self._story: deque[tuple[Event, tuple[Instruction, ...]]] = deque(maxlen=STORY_LENGTH)
         self._handlers: Mapping[type[Event], Callable[[Any], tuple[Instruction, ...]]] = {
@@ -45,7 +48,7 @@ class Scheduler:
     def handle(self, event: Event) -> tuple[Instruction, ...]:
         """Take one fact into account and return what is to be done about it, in order."""
         instructions = self._handlers[type(event)](event)
-        told = (*instructions, *self._fill()) if self._queue else instructions
+        told = (*instructions, *self._fill()) if self._queued else instructions
         self._story.append((event, told))
         return told
 
@@ -62,7 +65,8 @@ class Scheduler:
     def _admit(self, event: RunAdmitted) -> tuple[Instruction, ...]:
         if event.run in self.runs:
             raise InvariantBroken("a run is admitted once", f"run {event.run}", self.story(event.run))
-        state = RunState(event.run, event.shape, event.priority, self._turn)
+        # Behind all that wait already, before the one that was served last.
+        state = RunState(event.run, event.shape, event.priority, self._turn - 1)
         self.runs[event.run] = state
         if not state.left:  # a graph without kernels
             return self._deliver(state)
@@ -120,27 +124,42 @@ class Scheduler:
     # --- placing ---------------------------------------------------------------------------------------------------------
 
     def _enqueue(self, state: RunState) -> None:
-        if state.candidates and state.run not in self._queued:
-            self._queued.add(state.run)
-            heapq.heappush(self._queue, (-state.priority, state.turn, state.run))
+        if not state.candidates or self._queued.get(state.run) == 0:
+            return
+        fine = state.shape.fine
+        which = int(self._apart and all([fine[region] for region in state.candidates]))
+        if self._queued.get(state.run) != which:
+            self._queued[state.run] = which
+            heapq.heappush(self._queues[which], (-state.priority, state.turn, state.run))
+
+    def _next(self) -> RunState | None:
+        """Take out the run whose turn it is, among those that some lane has a slot for."""
+        queues, queued, loads = self._queues, self._queued, self.loads
+        while True:
+            usable = [0] if queues[0] and any([load.free for load in loads]) else []
+            if queues[1] and any([load.free and load.shape.takes_fine for load in loads]):
+                usable.append(1)
+            if not usable:
+                return None
+            which = usable[0] if len(usable) == 1 else min(usable, key=lambda one: queues[one][0])
+            run = heapq.heappop(queues[which])[2]
+            state = self.runs.get(run)
+            if queued.get(run) == which:
+                del queued[run]
+                if state is not None and state.candidates:
+                    return state
 
     def _fill(self) -> list[Instruction]:
         """Give free slots to candidates: the run of highest priority first, then whoever has waited for most turns."""
         launches: list[Instruction] = []
         blocked: list[RunState] = []
-        loads = self.loads
-        while self._queue and any([load.free for load in loads]):
-            _, _, run = heapq.heappop(self._queue)
-            self._queued.discard(run)
-            state = self.runs.get(run)
-            if state is None or not state.candidates:
-                continue
+        while (state := self._next()) is not None:
             launch = self._place(state)
             if launch is None:
                 blocked.append(state)
                 continue
             launches.append(launch)
-            self._turn += 1
+            self._turn += 2
             state.turn = self._turn
             self._enqueue(state)
         for state in blocked:

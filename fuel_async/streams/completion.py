@@ -48,9 +48,11 @@ class Completion(Protocol):
 class HostSignal:
     """The completion of work done by a host thread, which sets it. Making one costs next to nothing."""
 
-    __slots__ = ("_reached", "_waiters")
+    __slots__ = ("_reached", "_waiters", "owner")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: object = None) -> None:
+        """`owner` tells whose work it is: two completions of one owner are reached in the order they were made."""
+        self.owner = owner
         self._reached = False
         self._waiters: list[threading.Event] = []
 
@@ -66,6 +68,7 @@ class HostSignal:
             waiter = threading.Event()
             self._waiters.append(waiter)
             if not self._reached and not waiter.wait(timeout_s):
+                self._waiters.remove(waiter)
                 return WaitStatus.TIMEOUT
         return WaitStatus.REACHED
 

@@ -2,37 +2,71 @@
 
 A traceback holds every frame of the thread that raised, and those hold arrays, arenas and runs. So an error leaves its
 thread without frames, with the formatted traceback as a note; and each waiter is given a fresh copy, since one shared
-exception would collect the frames of all of them.
+exception would collect the frames of all of them. What would steer the thread that receives it (an exit, an interrupt,
+a cancellation, the end of an iterator) comes as the cause of a `KernelFailed`.
 """
 
 from __future__ import annotations
 
 import traceback
+from typing import cast
+
+from fuel_async.errors import KernelFailed
+
+#: Exceptions that mean something else to a coroutine than that something failed.
+_STEERING = (StopIteration, StopAsyncIteration)
 
 
 def without_frames(error: BaseException) -> BaseException:
-    """Return `error` with its traceback, and those of its causes, turned into notes."""
-    link: BaseException | None = error
-    while link is not None:
+    """Return `error` with its traceback, and those of all that led to it, turned into notes."""
+    met: set[int] = set()
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is None or id(link) in met:
+            continue
+        met.add(id(link))
         if link.__traceback__ is not None:
             link.add_note("".join(traceback.format_tb(link.__traceback__)).rstrip())
             link.__traceback__ = None
-        link = link.__cause__ or link.__context__
+        links += [link.__cause__, link.__context__]
+        if isinstance(link, BaseExceptionGroup):
+            links += link.exceptions
     return error
 
 
-def fresh(error: BaseException) -> BaseException:
-    """Return a new exception of the same type, text, facts, notes and cause."""
-    kind = type(error)
+def portable(error: BaseException, device: str) -> Exception:
+    """Return `error`, which work on `device` raised, as it may leave its thread. Never raises."""
     try:
-        copy = kind.__new__(kind, *error.args)
-        if kind.__init__ is Exception.__init__ or kind.__module__ == "builtins":
-            copy = kind(*error.args)
+        without_frames(error)
+    except Exception:  # an exception that takes no notes
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+    if isinstance(error, Exception) and not isinstance(error, _STEERING):
+        return error
+    failed = KernelFailed("a kernel", device, "".join(traceback.format_exception_only(error)).rstrip())
+    failed.__cause__ = error
+    return failed
+
+
+def fresh(error: BaseException) -> BaseException:
+    """Return a new exception of the same type, text, facts, notes and cause.
+
+    Constructors of the type's own are passed over: they take facts, not the text. A type that cannot be made without
+    them is shared rather than lost.
+    """
+    kind = type(error)
+    native = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    try:
+        copy = cast("BaseException", kind.__new__(kind, *error.args))
+        if type(copy) is not kind:
+            return error
+        native.__init__(copy, *native.__reduce__(error)[1])  # type: ignore[misc]  # what the interpreter keeps beside args
+        copy.args = error.args
+        copy.__dict__.update(error.__dict__)
+        notes = getattr(error, "__notes__", None)
+        if notes is not None:
+            copy.__notes__ = list(notes)
     except Exception:
-        return error  # a type that cannot be built from its own args is shared rather than lost
-    copy.__dict__.update(error.__dict__)
-    notes = getattr(error, "__notes__", None)
-    if notes is not None:
-        copy.__notes__ = list(notes)
+        return error
     copy.__cause__ = error.__cause__ if error.__cause__ is not None else error.__context__
     return copy

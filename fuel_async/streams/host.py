@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from time import perf_counter_ns, process_time_ns, thread_time_ns
@@ -19,11 +20,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fuel_async.errors import ExecutorClosed, Stopped
+from fuel_async.errors import DeviceLost, ExecutorClosed, ShapeMismatch, Stopped
 from fuel_async.ir import DeviceLocation
 from fuel_async.registry import Inflight, inflight_of
 from fuel_async.streams.completion import CompletionHandle, HostSignal, Timing
-from fuel_async.streams.errors import without_frames
+from fuel_async.streams.errors import portable
 from fuel_async.streams.lane import StopFlag
 
 #: Kernels that hold the interpreter run for at least and at most this long between two sleeps.
@@ -86,7 +87,7 @@ class _Job:
     ) -> None:
         self.lane, self.instance, self.bound, self.stop = lane, instance, bound, stop
         self.predicted_ns = instance.predicted_ns
-        self.signal = HostSignal()
+        self.signal = HostSignal(lane.order)
         self.handle = CompletionHandle(
             self.signal,
             lane.location,
@@ -107,7 +108,11 @@ class HostLane:
         self.name, self.location = name, location
         self.inflight: Inflight | None = inflight_of(location) if counted else None
         self.due_ns = NEVER
+        #: Known to the completions of this lane's own work.
+        self.order = object()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        #: Work whose turn has not come since the first of it waits for others.
+        self._held: deque[_Job] = deque()
         self._lock = threading.Lock()  # `+=` on an attribute is not atomic
         self._pending_count = self._pending_ns = 0
         self._busy_ns = 0
@@ -147,23 +152,24 @@ class HostLane:
             instance = _After(instance, tuple(waits))
         job = _Job(self, instance, (feeds, outputs, sessions, scalars), stop, node)
         # What this lane was given before runs before: only completions of others can hold a job back.
-        others = [wait for wait in waits if wait.lane != self.name or wait.device != self.location] if waits else None
+        others = [wait for wait in waits if not self._precedes(wait)] if waits else ()
         with self._lock:
-            closed = self._closed
-            if not closed:
+            refused = self._refusal()
+            if refused is None:
                 self._pending_count += 1
                 self._pending_ns += job.predicted_ns
-                if not others:
+                job.waiting = len(others)
+                if others or self._held:
+                    self._held.append(job)
+                else:
                     self._jobs.put(job)
-                if self._thread is None:
-                    self._start()
         handle = job.handle
-        if closed:
+        if refused is not None:
             job.signal.set()
             now_ns = handle.submitted_ns
-            handle.settle(Timing(self.location, self.name, now_ns, now_ns, now_ns, 0), ExecutorClosed())
+            handle.settle(Timing(self.location, self.name, now_ns, now_ns, now_ns, 0), refused)
         elif others:
-            self._enqueue_after(job, others)
+            self._release_after(job, others)
         else:
             self.due_ns = min(self.due_ns, handle.submitted_ns + LATE_NS)
         return handle
@@ -189,26 +195,37 @@ class HostLane:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
-    def _start(self) -> None:
-        server = _Server(self, self._jobs)
-        self._thread = threading.Thread(target=server.serve, name=f"fuel_async {self.name}", daemon=True)
-        self._thread.start()
+    def _precedes(self, wait: CompletionHandle) -> bool:
+        """Whether the work waited for has ended, or has its turn in this lane before whatever is submitted now."""
+        return wait.done() or getattr(wait.completion, "owner", None) is self.order
 
-    def _enqueue_after(self, job: _Job, waits: Sequence[CompletionHandle]) -> None:
-        job.waiting = len(waits)
+    def _refusal(self) -> Exception | None:
+        """Why nothing can be submitted; None when something can: then the thread runs."""
+        if self._closed:
+            return ExecutorClosed()
+        if self._thread is None:
+            server = _Server(self, self._jobs)
+            thread = threading.Thread(target=server.serve, name=f"fuel_async {self.name}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system has no more threads
+                return DeviceLost(f"{self.name} of {self.location}", str(error))
+            self._thread = thread
+        return None
 
+    def _release_after(self, job: _Job, waits: Sequence[CompletionHandle]) -> None:
         def settled(wait: CompletionHandle) -> None:
+            held = self._held
             with self._lock:
                 job.waiting -= 1
-                last = not job.waiting
-            if last:
-                self._jobs.put(job)
-                self.due_ns = min(self.due_ns, perf_counter_ns() + LATE_NS)
+                while held and not held[0].waiting:
+                    self._jobs.put(held.popleft())
+            self.due_ns = min(self.due_ns, perf_counter_ns() + LATE_NS)
 
         for wait in waits:
             wait.add_done_callback(settled)
 
-    def settled(self, job: _Job, started_ns: int, work_ns: int | None, error: BaseException | None) -> None:
+    def settled(self, job: _Job, started_ns: int, work_ns: int | None, error: Exception | None) -> None:
         """Account for a finished job and settle its handle. Called by the lane's thread."""
         now_ns = perf_counter_ns()
         if work_ns is None:
@@ -233,7 +250,7 @@ class _After:
 
     def __init__(self, instance: HostCall, waits: tuple[CompletionHandle, ...]) -> None:
         self.instance, self.waits, self.predicted_ns = instance, waits, instance.predicted_ns
-        self.measures = instance.measures
+        self.measures = getattr(instance, "measures", False)
 
     def execute(self, *bound: Any) -> None:
         for wait in self.waits:
@@ -251,6 +268,8 @@ class _Copy:
         self.src, self.dst, self.predicted_ns = src, dst, 1_000 + src.nbytes // 4
 
     def execute(self, *_: Any) -> None:
+        if self.src.shape != self.dst.shape:  # numpy would broadcast
+            raise ShapeMismatch("copy", "the arrays differ in shape", [self.src.shape, self.dst.shape])
         np.copyto(self.dst, self.src, casting="no")
 
 
@@ -280,16 +299,16 @@ class _Server:
             started_ns = perf_counter_ns()
             if idle:
                 self._gave_ns = started_ns
-            error: BaseException | None = None
+            error: Exception | None = None
             # Asking for the thread's own time is a system call: only for what may turn out to run in place.
-            exact = job.predicted_ns < EXACT_NS and job.instance.measures
+            exact = job.predicted_ns < EXACT_NS and getattr(job.instance, "measures", False)
             work_ns = thread_time_ns() if exact else 0
             try:
                 if stop is not None and stop.stopped:
                     raise Stopped
                 job.instance.execute(*job.bound, stop, pace)
             except BaseException as caught:  # noqa: BLE001 - a lane outlives whatever a kernel raises
-                error = without_frames(caught)
+                error = portable(caught, str(lane.location))
             lane.settled(job, started_ns, thread_time_ns() - work_ns if exact else None, error)
             self._due = None
             del job, lane, stop, error  # an idle lane keeps nothing alive

@@ -29,25 +29,31 @@ class Waker:
     def post(self, call: Callable[[], None]) -> None:
         """Run `call` on the loop. Any thread. On a closed loop it runs here: nobody waits, but buffers must come back."""
         self._posts.append(call)
-        if not self._armed:  # append, then look; the drain clears, then empties: no post is lost
-            self._armed = True
-            loop = self._loop()
-            try:
-                if loop is None:
-                    raise RuntimeError("the loop is gone")
-                loop.call_soon_threadsafe(self._drain, context=self._context)
-            except RuntimeError:  # the loop is closed; asking first would race with its closing
+        loop = self._loop()
+        if self._armed:  # append, then look; the drain clears, then empties: no post is lost
+            if loop is None or loop.is_closed():  # it was closed before it came to the drain
                 self._drain_all()
+            return
+        self._armed = True
+        try:
+            if loop is None:
+                raise RuntimeError("the loop is gone")
+            loop.call_soon_threadsafe(self._drain, context=self._context)
+        except RuntimeError:  # the loop is closed; asking first would race with its closing
+            self._drain_all()
 
     def _drain(self) -> None:
         self._armed = False
         posts, until = self._posts, perf_counter_ns() + DRAIN_NS
-        while posts:
-            posts.popleft()()
-            if posts and perf_counter_ns() > until:
+        try:
+            while posts:
+                posts.popleft()()
+                if posts and perf_counter_ns() > until:
+                    return
+        finally:
+            if posts and not self._armed:  # the time is over, or a call raised, which the loop reports
                 self._armed = True
                 asyncio.get_running_loop().call_soon(self._drain, context=self._context)
-                return
 
     def _drain_all(self) -> None:
         """Run what is left in this thread. A call that would wake a task of the closed loop has nobody to wake."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from numpy.lib.stride_tricks import as_strided
 
 from fuel_async.errors import GraphError, InternalError
@@ -91,6 +91,7 @@ def laid_out(base: NDArray[Any], layout: Layout) -> NDArray[Any]:
     return as_strided(base.reshape(-1)[layout.offset :], layout.shape, strides)
 
 
+@settings(max_examples=60)
 @given(graphs(ops=MOVING, max_steps=10, dtypes=(DType.F32, DType.U8)))
 def test_layouts_show_the_values_of_views(case: Case) -> None:
     """A view that has a layout shows its operand's bytes; one without is computed from a fresh copy."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuel_async.errors import UserError
@@ -47,6 +47,7 @@ def test_what_has_no_symbol_left_is_an_int() -> None:
         assert type(dim) is int
 
 
+@settings(max_examples=60)
 @given(polynomials(), polynomials())
 def test_arithmetic_commutes_with_binding(a: Dim, b: Dim) -> None:
     x, y = bind(a, SIZES), bind(b, SIZES)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuel_async.errors import GraphTextError
@@ -40,6 +40,7 @@ def test_a_graph_is_written_a_node_a_line() -> None:
     assert to_text(from_text(SCORES)) == SCORES
 
 
+@settings(max_examples=40)
 @given(graphs())
 def test_random_graphs_are_read_back_exactly(case: Case) -> None:
     text = to_text(case.graph)
@@ -54,6 +55,7 @@ def test_random_graphs_are_read_back_exactly(case: Case) -> None:
     assert len(again) == len(frozen)
 
 
+@settings(max_examples=40)
 @given(graphs(symbolic=True))
 def test_bound_graphs_are_read_back_with_fixed_shapes(case: Case) -> None:
     frozen = case.graph.freeze()
@@ -61,6 +63,7 @@ def test_bound_graphs_are_read_back_with_fixed_shapes(case: Case) -> None:
     assert to_text(from_text(to_text(bound))) == to_text(bound)
 
 
+@settings(max_examples=40)
 @given(st.text(min_size=1), st.text(min_size=1), st.text())
 def test_names_hold_any_characters(name: str, output: str, title: str) -> None:
     graph = Graph(title)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from fuel_async.errors import GraphIllegal, InternalError
 from fuel_async.ir import BY_NAME, DType, FrozenGraph, Graph, OpSpec, TensorType, symbol, verify
@@ -120,6 +120,7 @@ def test_built_graphs_are_legal() -> None:
     verify(legal().without_constants())
 
 
+@settings(max_examples=50)
 @given(graphs())
 def test_random_graphs_are_legal_bound_and_unbound(case: Case) -> None:
     frozen = case.graph.freeze()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -40,6 +40,7 @@ def numbered(shape: tuple[int, ...]) -> NDArray[Any]:
 # --- indexing -----------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=60)
 @given(st.data(), SHAPES)
 def test_indexing_is_numpys(data: st.DataObject, shape: tuple[int, ...]) -> None:
     index = data.draw(npst.basic_indices(shape, allow_newaxis=True, max_dims=6))

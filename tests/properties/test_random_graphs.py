@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 from fuel_async.errors import UserError
 from fuel_async.ir import BY_NAME, DType, Form, Symbolic, to_text, verify
@@ -39,6 +38,7 @@ def test_the_global_generators_play_no_part() -> None:
     assert to_text(random_graph(3, 200).graph) == first
 
 
+@pytest.mark.slow
 def test_all_ops_and_dtypes_occur() -> None:
     counts: Counter[str] = Counter()
     dtypes: set[DType] = set()
@@ -70,7 +70,7 @@ def test_ops_and_dtypes_can_be_chosen() -> None:
 
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
 def test_values_are_finite_moderate_and_determined(dtype: DType) -> None:
-    case = random_graph(5, 2_000, dtypes=(dtype,), window=100, outputs=100)
+    case = random_graph(5, 1_500, dtypes=(dtype,), window=100, outputs=100)
     tolerances = []
     for value, tolerance in expectations(case.graph, case.feeds).values():
         assert np.isfinite(value.astype(np.float64)).all()
@@ -115,6 +115,7 @@ class Features:
         }
 
 
+@pytest.mark.slow
 def test_drawn_graphs_have_all_that_is_promised() -> None:
     found: Counter[str] = Counter()
 
@@ -135,13 +136,13 @@ def test_a_case_prints_as_text() -> None:
     assert f"# {next(iter(case.feeds))} = " in repr(case)
 
 
-@given(graphs(symbolic=False), st.integers(1, 3))
-def test_drawn_graphs_are_computed_alike_each_time(case: Case, times: int) -> None:
-    first = reference(case.graph, case.feeds)
+@settings(max_examples=25)
+@given(graphs(symbolic=False))
+def test_graphs_can_be_drawn_without_symbols(case: Case) -> None:
     assert case.sizes == {}
-    for _ in range(times):
-        again = reference(case.graph, case.feeds)
-        assert all(value.tobytes() == again[name].tobytes() for name, value in first.items())
+    assert case.graph.freeze().symbols == ()
+    first, again = reference(case.graph, case.feeds), reference(case.graph, case.feeds)
+    assert all(value.tobytes() == again[name].tobytes() for name, value in first.items())
 
 
 def test_without_hypothesis_only_drawing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

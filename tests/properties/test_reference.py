@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from fuel_async.ir import BY_NAME, DType, Form, FrozenGraph, Graph, concat, maximum, where
 from fuel_async.testing import Case, check_results, expectations, graphs, random_graph, reference
@@ -148,14 +148,22 @@ def test_the_second_executor_knows_every_op() -> None:
     assert {*KERNELS, *RAW, "input", "constant"} == BY_NAME.keys()
 
 
+@settings(max_examples=50)
 @given(graphs())
 def test_another_executor_stays_within_the_bounds(case: Case) -> None:
     check_results(case.graph, case.feeds, second(case))
 
 
+@pytest.mark.slow
+@settings(max_examples=1_000)
+@given(graphs(max_steps=25))
+def test_so_it_does_on_many_graphs(case: Case) -> None:
+    check_results(case.graph, case.feeds, second(case))
+
+
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.F16, DType.BF16])
 def test_so_it_does_on_large_graphs(dtype: DType) -> None:
-    case = random_graph(dtype.code, 1_500, dtypes=(dtype,), batch=3, window=200)
+    case = random_graph(dtype.code, 1_000, dtypes=(dtype,), batch=3, window=200)
     check_results(case.graph, case.feeds, second(case))
 
 

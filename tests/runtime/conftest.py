@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -9,6 +10,15 @@ import pytest
 import fuel_async as fa
 from fuel_async.runtime import engine as engine_module
 from tests.runtime.support import Rig, in_flight, installed
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_collections() -> Iterator[None]:
+    """Many tests collect garbage; what was there before them need not be walked each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

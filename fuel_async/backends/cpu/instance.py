@@ -183,9 +183,11 @@ class HostInstance:
             return direct, arrays
         if getattr(kernel, "bind", None) is None:
             return self._plain(what, row, arrays, given)
-        # A binding follows from the call and the layouts of its operands: made once, it serves equal rows.
-        layouts = self.program.slots.layouts
-        key = (what, *[layouts[slot] for slot in row])
+        # A binding follows from the call and the layouts of its operands: made once, it serves equal rows. What a
+        # kernel carves from its scratch is its own: rows share it only where their scratch lies at the same place.
+        layouts, places = self.program.slots.layouts, self.program.slots.places
+        scratch = row[what.arity + 1 :]
+        key = (what, *[layouts[slot] for slot in row], *[places[slot] for slot in scratch])
         pattern = patterns.get(key)
         if pattern is None:
             pattern = patterns[key] = self._pattern(what, row, arrays)

@@ -53,7 +53,7 @@ def _check(left: Shape, right: Shape, output: Shape, params: MatmulParams) -> No
 
 
 def _serves(left: int, right: int) -> bool:
-    return left == right or (right > 0 and left > right and left % right == 0)
+    return right in (left, 1) or (left > right > 0 and left % right == 0)
 
 
 def product(params: MatmulParams) -> Product:
