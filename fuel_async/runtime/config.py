@@ -18,9 +18,6 @@ MAX_QUEUED = 1_024
 #: A measured median up to this lets a program run in place on the loop.
 INLINE_NS = 50_000
 
-#: A run in place that takes this long has kept everybody waiting.
-OVERRUN_NS = 500_000
-
 #: Planning and binding of graphs up to this size happens on the loop: about 5 µs a node.
 OFF_LOOP_NODES = 64
 

@@ -17,7 +17,7 @@ from fuel_async.ir import FrozenGraph, Graph, PrecisionGuarantee, freeze
 from fuel_async.runtime import feeds as feed_rules
 from fuel_async.runtime.admission import Admission
 from fuel_async.runtime.checkpoint import checkpoint
-from fuel_async.runtime.config import INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, OVERRUN_NS, Config
+from fuel_async.runtime.config import INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, Config
 from fuel_async.runtime.instances import Array, PlanInstance, Prepared
 from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, described
 from fuel_async.runtime.plans import Key, PlanCache
@@ -79,7 +79,7 @@ class Engine:
         if frozen is None or prepared is None or values is None:
             with _Entering(self):
                 frozen, prepared, values = await self._prepare(graph, feeds, precision)
-        median_ns = prepared.history.measured_median_ns
+        median_ns = prepared.measured.history.measured_median_ns
         if median_ns is not None and median_ns <= INLINE_NS:
             cost_ns = median_ns + _RUN_NS
             try:
@@ -138,12 +138,7 @@ class Engine:
             idle.append(instance)
             if self.admission.waiting:
                 self.admission.serve()  # who looked for idle memory meanwhile did not find this
-        elapsed_ns = perf_counter_ns() - started_ns
-        prepared.history.record(elapsed_ns)
-        if elapsed_ns > OVERRUN_NS:
-            prepared.overran()
-        elif prepared.overruns:
-            prepared.overruns = 0
+        prepared.measured.in_place(perf_counter_ns() - started_ns)
         counters.inline += 1
         counters.kernels += prepared.plan.kernels
         return prepared.deliver(outputs)
@@ -201,10 +196,11 @@ class Engine:
             admission.give(prepared.nbytes)
             raise
 
-    def _released(self, run: ActiveRun, delivered: bool) -> None:
+    def _released(self, run: ActiveRun, delivered: bool, *, intact: bool) -> None:
         prepared = run.prepared
-        prepared.give(run.instance)
-        self.admission.give(prepared.output_nbytes)
+        if intact:
+            prepared.give(run.instance)
+        self.admission.give(prepared.output_nbytes if intact else prepared.nbytes)
         counters = self.counters
         if delivered:
             counters.on_lanes += 1

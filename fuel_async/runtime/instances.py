@@ -19,15 +19,10 @@ from fuel_async.backends import Device
 from fuel_async.ir import Breathe, FrozenGraph, no_breath
 from fuel_async.plan import Plan, Port
 from fuel_async.schedule import RunShape, shape_of
-from fuel_async.streams import History, ProgramInstance
+from fuel_async.runtime.measured import Measured
+from fuel_async.streams import ProgramInstance
 
 Array = NDArray[Any]
-
-#: After so many runs in place one after the other that kept the loop waiting, a plan's runs go to lanes, until so many
-#: were delivered.
-MOST_OVERRUNS = 3
-OFF_LOOP_RUNS = 1_000
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanInstance:
@@ -47,19 +42,17 @@ class Prepared:
         "_booleans",
         "_free",
         "_names",
-        "_off_loop",
         "_outputs",
         "alive",
         "constants",
         "device",
         "feed_types",
         "generation",
-        "history",
         "idle",
         "last_used",
+        "measured",
         "nbytes",
         "output_nbytes",
-        "overruns",
         "ports",
         "plan",
         "shape",
@@ -71,16 +64,14 @@ class Prepared:
         graph: FrozenGraph,
         device: Device,
         generation: int,
+        measured: Measured,
         free: Callable[[int], None],
     ) -> None:
-        """`free(nbytes)` is told when an instance ceases to hold memory."""
+        """`measured` belongs to the plan; `free(nbytes)` is told when an instance ceases to hold memory."""
         self.plan, self.device, self.generation = plan, device, generation
         self.constants: list[Array] = [graph.constants[node] for node in plan.constants]
         self.shape: RunShape = shape_of(plan)
-        self.history = History(plan.predicted_ns)
-        #: Runs in place that kept their loop for long, since the last one that did not.
-        self.overruns = 0
-        self._off_loop = 0
+        self.measured = measured
         #: Name, shape and numpy dtype of each feed, for the check that nearly every run passes.
         self.feed_types = [(port.name, port.type.shape, port.type.dtype.require_np()) for port in plan.feeds]
         self._outputs = [(port.type.shape, port.type.dtype.require_np()) for port in plan.outputs]
@@ -104,20 +95,6 @@ class Prepared:
     def idle_nbytes(self) -> int:
         """Bytes that idle instances hold."""
         return len(self.idle) * self.plan.arena_nbytes
-
-    def record(self, work_ns: int) -> None:
-        """Take note of a run that was done on lanes."""
-        if self._off_loop:
-            self._off_loop -= 1
-        else:
-            self.history.record(work_ns)
-
-    def overran(self) -> None:
-        """Take note of a run in place that kept its loop for long: its kernels wait, which a lane's clock cannot see."""
-        self.overruns += 1
-        if self.overruns == MOST_OVERRUNS:
-            self.overruns, self._off_loop = 0, OFF_LOOP_RUNS
-            self.history = History(self.plan.predicted_ns)
 
     def take(self) -> PlanInstance | None:
         """Return an idle instance, or None when all are in use. Any thread."""

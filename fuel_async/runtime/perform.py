@@ -8,15 +8,16 @@ too. So a lane is given its next region without a hop through a loop, and a loop
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, assert_never
+from typing import Any, Protocol, assert_never
 
 from numpy.typing import NDArray
 
-from fuel_async.errors import KernelFailed
+from fuel_async.errors import InvariantBroken, KernelFailed
 from fuel_async.ir import FrozenGraph
 from fuel_async.runtime.instances import PlanInstance, Prepared
 from fuel_async.schedule import (
@@ -34,6 +35,8 @@ from fuel_async.schedule import (
     Stop,
 )
 from fuel_async.streams import CompletionHandle, Lane, LoopShare, StopFlag, Waker, fresh
+
+_LOG = logging.getLogger("fuel_async")
 
 Array = NDArray[Any]
 Results = dict[str, Array]
@@ -96,6 +99,13 @@ class ActiveRun:
             self.guarded.pop().flags.writeable = True
 
 
+class Released(Protocol):
+    """What is told of the end of a run."""
+
+    def __call__(self, run: ActiveRun, delivered: bool, *, intact: bool) -> None:
+        """Take the run's instance and admission back; an instance that is not `intact` is not used again."""
+
+
 class Progress:
     """How far a run is, for whoever looks."""
 
@@ -108,10 +118,8 @@ class Progress:
 class Driver:
     """The scheduler of one executor with its effects. All methods take any thread and never block."""
 
-    def __init__(
-        self, lanes: Sequence[Lane], slot_capacity: int, released: Callable[[ActiveRun, bool], None]
-    ) -> None:
-        """`released(run, delivered)` is told when no lane works for a run any more."""
+    def __init__(self, lanes: Sequence[Lane], slot_capacity: int, released: Released) -> None:
+        """`released` is told when no lane works for a run any more."""
         self._lanes = lanes
         self._released = released
         # Host lanes share the interpreter: fine kernels stay on the first.
@@ -140,7 +148,11 @@ class Driver:
         while events and busy.acquire(blocking=False):
             try:
                 while events:
-                    self._perform(self._scheduler.handle(events.popleft()))
+                    event = events.popleft()
+                    try:
+                        self._perform(self._scheduler.handle(event))
+                    except Exception as error:
+                        self._abandon(event.run, error)
             finally:
                 told, self._told = self._told, []
                 busy.release()
@@ -151,6 +163,18 @@ class Driver:
     def story(self, run: int) -> list[str]:
         """What the scheduler heard of a run and said about it."""
         return self._scheduler.story(run)
+
+    def _abandon(self, number: int, error: Exception) -> None:
+        """A law of our own was broken: that is the end of this run, and of no other."""
+        story = self._scheduler.forget(number)
+        run = self.active.pop(number, None)
+        if run is None:
+            _LOG.error("an event of a run that has ended: %s", error)
+            return
+        _LOG.exception("run %d of graph %r was given up", number, run.graph.name, exc_info=error)
+        run.stop.stopped = True
+        self._fail(run, InvariantBroken("a run is scheduled by the rules", str(error), story))
+        self._released(run, False, intact=False)
 
     # --- effects -------------------------------------------------------------------------------------------------------
 
@@ -172,7 +196,7 @@ class Driver:
                     delivered = not run.stop.stopped
                     run.values, run.outputs = [], []
                     run.handles.clear()
-                    self._released(run, delivered)
+                    self._released(run, delivered, intact=True)
                 case _:
                     assert_never(instruction)
 
@@ -204,7 +228,7 @@ class Driver:
         handle.add_done_callback(settled)
 
     def _deliver(self, run: ActiveRun) -> None:
-        run.prepared.record(run.work_ns)
+        run.prepared.measured.on_lanes(run.work_ns)
         run.unguard()
         results, future = run.prepared.deliver(run.outputs), run.result
         self._told.append((run.share.waker, lambda: _settle(future, results)))

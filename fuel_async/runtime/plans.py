@@ -18,6 +18,7 @@ from fuel_async.ir import Breathe, FrozenGraph, PrecisionGuarantee, no_breath
 from fuel_async.plan import Plan, make_plan
 from fuel_async.registry import topology_generation
 from fuel_async.runtime.instances import Prepared
+from fuel_async.runtime.measured import Measured
 from fuel_async.runtime.session import Session
 
 #: Plans kept, and prepared plans kept.
@@ -37,7 +38,7 @@ class PlanCache:
         self._lock = threading.Lock()
         #: By the identity of the graph, which a weak reference guards: a look-up costs a tenth of a microsecond.
         self._prepared: dict[int, tuple[weakref[FrozenGraph], dict[Key, Prepared]]] = {}
-        self._plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()
+        self._plans: OrderedDict[tuple[object, ...], tuple[Plan, Measured]] = OrderedDict()
         self._clock = count(1)
         self.made = 0
 
@@ -62,16 +63,18 @@ class PlanCache:
         bound = graph.bind(dict(sizes), breathe)
         plan_key = (bound.digest, precision, generation)
         with self._lock:
-            plan = self._plans.get(plan_key)
-            if plan is not None:
+            entry = self._plans.get(plan_key)
+            if entry is not None:
                 self._plans.move_to_end(plan_key)
-        if plan is None:
+        if entry is None:
             target = self._session.target(precision)
-            plan = make_plan(bound.without_constants(), target, breathe)
-        prepared = Prepared(plan, bound, self._session.device, generation, self._free)
+            made = make_plan(bound.without_constants(), target, breathe)
+            entry = made, Measured(made.predicted_ns)
+        plan, measured = entry
+        prepared = Prepared(plan, bound, self._session.device, generation, measured, self._free)
         with self._lock:
             self.made += 1
-            self._plans[plan_key] = plan
+            self._plans[plan_key] = entry
             while len(self._plans) > MOST_PLANS:
                 self._plans.popitem(last=False)
             by_key = self._prepared.setdefault(id(graph), (self._guard(graph), {}))[1]

@@ -60,6 +60,15 @@ class Scheduler:
             if event.run == run or any(one.run == run for one in told)
         ]
 
+    def forget(self, run: int) -> list[str]:
+        """Drop all that is known of a run that cannot go on; return its story."""
+        story = self.story(run)
+        state = self.runs.pop(run, None)
+        if state is not None:
+            for region, lane in state.in_flight.items():
+                self.loads[lane].give(state.shape.predicted_ns[region])
+        return story
+
     # --- events --------------------------------------------------------------------------------------------------------
 
     def _admit(self, event: RunAdmitted) -> tuple[Instruction, ...]:

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fuel_async.errors import DeviceLost, UserError
-from fuel_async.streams.errors import fresh
+from fuel_async.streams.errors import fresh, raisable
 from fuel_async.streams.loop_share import LoopShare
 
 if TYPE_CHECKING:
@@ -171,10 +171,13 @@ class CompletionHandle:
         return None if self._error is None else fresh(self._error)
 
     def result(self) -> Timing:
-        """Return the timing or raise a fresh copy of the device's error. `UserError` before it is done."""
+        """Return the timing or raise a fresh copy of the device's error. `UserError` before it is done.
+
+        What would steer the caller (an exit, an interrupt, a cancellation) is the cause of a `KernelFailed`.
+        """
         timing = self._settled()
         if self._error is not None:
-            raise fresh(self._error)
+            raise raisable(fresh(self._error), str(self.device))
         return timing
 
     def wait(self, timeout_s: float | None = None) -> Timing:

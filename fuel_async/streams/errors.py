@@ -8,6 +8,7 @@ a cancellation, the end of an iterator) comes as the cause of a `KernelFailed`.
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from typing import cast
 
@@ -18,7 +19,7 @@ _STEERING = (StopIteration, StopAsyncIteration)
 
 
 def without_frames(error: BaseException) -> BaseException:
-    """Return `error` with its traceback, and those of all that led to it, turned into notes."""
+    """Return `error` with its traceback, and those of all that led to it, turned into notes. Never raises."""
     met: set[int] = set()
     links: list[BaseException | None] = [error]
     while links:
@@ -27,7 +28,8 @@ def without_frames(error: BaseException) -> BaseException:
             continue
         met.add(id(link))
         if link.__traceback__ is not None:
-            link.add_note("".join(traceback.format_tb(link.__traceback__)).rstrip())
+            with contextlib.suppress(Exception):  # an exception may refuse notes
+                link.add_note("".join(traceback.format_tb(link.__traceback__)).rstrip())
             link.__traceback__ = None
         links += [link.__cause__, link.__context__]
         if isinstance(link, BaseExceptionGroup):
@@ -35,12 +37,8 @@ def without_frames(error: BaseException) -> BaseException:
     return error
 
 
-def portable(error: BaseException, device: str) -> Exception:
-    """Return `error`, which work on `device` raised, as it may leave its thread. Never raises."""
-    try:
-        without_frames(error)
-    except Exception:  # an exception that takes no notes
-        error.__traceback__ = error.__cause__ = error.__context__ = None
+def raisable(error: BaseException, device: str) -> Exception:
+    """Return what stands for `error`, which work on `device` raised, where somebody waited for that work."""
     if isinstance(error, Exception) and not isinstance(error, _STEERING):
         return error
     failed = KernelFailed("a kernel", device, "".join(traceback.format_exception_only(error)).rstrip())

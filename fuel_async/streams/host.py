@@ -24,7 +24,7 @@ from fuel_async.errors import DeviceLost, ExecutorClosed, ShapeMismatch, Stopped
 from fuel_async.ir import DeviceLocation
 from fuel_async.registry import Inflight, inflight_of
 from fuel_async.streams.completion import CompletionHandle, HostSignal, Timing
-from fuel_async.streams.errors import portable
+from fuel_async.streams.errors import without_frames
 from fuel_async.streams.lane import StopFlag
 
 #: Kernels that hold the interpreter run for at least and at most this long between two sleeps.
@@ -225,7 +225,7 @@ class HostLane:
         for wait in waits:
             wait.add_done_callback(settled)
 
-    def settled(self, job: _Job, started_ns: int, work_ns: int | None, error: Exception | None) -> None:
+    def settled(self, job: _Job, started_ns: int, work_ns: int | None, error: BaseException | None) -> None:
         """Account for a finished job and settle its handle. Called by the lane's thread."""
         now_ns = perf_counter_ns()
         if work_ns is None:
@@ -299,7 +299,7 @@ class _Server:
             started_ns = perf_counter_ns()
             if idle:
                 self._gave_ns = started_ns
-            error: Exception | None = None
+            error: BaseException | None = None
             # Asking for the thread's own time is a system call: only for what may turn out to run in place.
             exact = job.predicted_ns < EXACT_NS and getattr(job.instance, "measures", False)
             work_ns = thread_time_ns() if exact else 0
@@ -308,7 +308,7 @@ class _Server:
                     raise Stopped
                 job.instance.execute(*job.bound, stop, pace)
             except BaseException as caught:  # noqa: BLE001 - a lane outlives whatever a kernel raises
-                error = portable(caught, str(lane.location))
+                error = without_frames(caught)
             lane.settled(job, started_ns, thread_time_ns() - work_ns if exact else None, error)
             self._due = None
             del job, lane, stop, error  # an idle lane keeps nothing alive

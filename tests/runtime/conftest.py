@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 import fuel_async as fa
 from fuel_async.runtime import engine as engine_module
 from tests.runtime.support import Rig, in_flight, installed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
 
 
 @pytest.fixture(scope="session", autouse=True)

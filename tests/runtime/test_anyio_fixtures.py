@@ -1,4 +1,4 @@
-"""The same under anyio's pytest plugin, which takes no part where pytest-asyncio is at work: in a process of its own."""
+"""Executors of every scope under anyio's pytest plugin, in a process of its own: it stands back for pytest-asyncio."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-SUITE = '''
+SUITE = """
 import asyncio
 import anyio
 import numpy as np
@@ -70,7 +70,7 @@ async def test_runs(scope, again, of_function, of_module, of_session):
         stream_in.close()
         assert [out["y"][0] async for out in executor.map(small, stream_out)] == [2] * 3
 
-'''
+"""
 
 
 @pytest.mark.parametrize("debug", [False, True], ids=["", "-X dev"])
@@ -78,8 +78,28 @@ def test_executors_of_every_scope(tmp_path: Path, debug: bool) -> None:
     suite = tmp_path / "test_suite.py"
     suite.write_text(SUITE)
     flags = ["-X", "dev"] if debug else []
-    command = [sys.executable, *flags, "-W", "error", "-m", "pytest", "-q", "-p", "no:asyncio", "-p", "no:cacheprovider"]
-    options = ["-c", "/dev/null", "--rootdir", str(tmp_path), "--import-mode=importlib", "-o", "pythonpath=" + str(ROOT)]
+    command = [
+        sys.executable,
+        *flags,
+        "-W",
+        "error",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:asyncio",
+        "-p",
+        "no:cacheprovider",
+    ]
+    options = [
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(tmp_path),
+        "--import-mode=importlib",
+        "-o",
+        "pythonpath=" + str(ROOT),
+    ]
     done = subprocess.run([*command, *options, str(suite)], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "18 passed" in done.stdout

@@ -15,7 +15,7 @@ from fuel_async.errors import FuelError
 from fuel_async.runtime import instances
 from fuel_async.testing.graphs import random_graph
 from fuel_async.testing.reference import reference
-from tests.runtime.support import Rig, chain, gated, in_place, ints, ones, settled, turns
+from tests.runtime.support import Rig, chain, forgotten, gated, in_place, ints, ones, settled, turns
 
 
 def mixed() -> fa.Graph:
@@ -81,9 +81,9 @@ async def test_many_graphs_on_lanes_and_in_place_at_once(rig: Rig) -> None:
     failing.output("y", abs(failing.input("x", (4,), fa.i64)))
     async with fa.Executor(max_inflight=16, host_lanes=2) as ex:
         first = [await ex.run(case.graph, case.feeds) for case in cases]
-        for one, want in zip(first, wanted, strict=True):
+        for found, want in zip(first, wanted, strict=True):
             for name, value in want.items():
-                assert one[name].shape == value.shape
+                assert found[name].shape == value.shape
 
         async def one(number: int) -> str:
             if number % 10 == 3:
@@ -138,7 +138,7 @@ async def test_a_repeated_run_allocates_nothing_but_what_it_delivers(
         before = tracemalloc.take_snapshot().filter_traces(numpy_only)
         before_nbytes = sum(trace.size for trace in before.traces)
         for _ in range(50):
-            kept.append((await ex.run(g, x=feed))["y"])
+            kept.append((await ex.run(g, x=feed))["y"])  # noqa: PERF401 - one after the other
         await turns(2)
         after = tracemalloc.take_snapshot().filter_traces(numpy_only)
         after_nbytes = sum(trace.size for trace in after.traces)
@@ -163,8 +163,7 @@ async def test_feeds_are_given_back_when_the_run_has_ended(ex: fa.Executor, on_l
     watched = weakref.ref(feed)
     found = await ex.run(g, x=feed)
     result = weakref.ref(found["y"])
-    await settled(ex)
-    await turns(2)
+    await forgotten(ex)
     del feed, found
     gc.collect()
     assert watched() is None

@@ -13,7 +13,7 @@ import pytest
 
 import fuel_async as fa
 from fuel_async.errors import KernelFailed, NoBackendForOp
-from tests.runtime.support import Rig, doubling, failing, in_flight, ints, ones, settled, turns
+from tests.runtime.support import Rig, doubling, failing, forgotten, in_flight, ints, ones, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,12 +196,11 @@ async def test_a_dropped_error_keeps_nothing(
             await ex.run(g, x=feed)
         except KernelFailed as error:
             told = error
-        await settled(ex)
+        await forgotten(ex)
         (prepared,) = (await ex.engine()).cache.all()
         arena = weakref.ref(prepared.idle[0].programs[0])
         prepared.drop_idle()
         del feed, told
-        await turns(2)  # the loop's own handle holds the future for one turn
         assert watched() is None
         assert arena() is None
     finally:

@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import numpy as np
 import pytest
 
@@ -28,6 +29,11 @@ async def slowly(count: int) -> AsyncIterator[dict[str, Any]]:
     for one in feeds(count):
         await asyncio.sleep(0)
         yield one
+
+
+async def collect(results: AsyncIterator[Any], found: list[Any]) -> None:
+    async for out in results:
+        found.append(out)  # noqa: PERF401 - what came before an error is wanted
 
 
 @pytest.mark.parametrize("source", [feeds, lambda n: list(feeds(n)), lambda n: tuple(feeds(n)), slowly])
@@ -53,9 +59,7 @@ async def test_results_come_in_order_whoever_waits(rig: Rig, on_lanes: None) -> 
 
 
 @pytest.mark.parametrize("sync", [True, False])
-async def test_no_more_are_under_way_than_asked_for(
-    ex: fa.Executor, rig: Rig, on_lanes: None, sync: bool
-) -> None:
+async def test_no_more_are_under_way_than_asked_for(ex: fa.Executor, rig: Rig, on_lanes: None, sync: bool) -> None:
     taken = 0
 
     def source() -> Iterator[dict[str, Any]]:
@@ -110,7 +114,7 @@ async def test_a_source_may_hold_scopes_across_its_items(ex: fa.Executor) -> Non
         async with anyio.create_task_group() as group:
             with anyio.fail_after(20):
                 for one in feeds(10):
-                    await anyio.sleep(0)
+                    await anyio.lowlevel.checkpoint()
                     yield one
             group.cancel_scope.cancel()
 
@@ -137,10 +141,9 @@ async def test_an_error_comes_in_its_place_and_the_rest_is_cancelled(
         for one in sources:
             yield one
 
-    found = []
+    found: list[Any] = []
     with caplog.at_level(logging.ERROR), pytest.raises(KernelFailed):
-        async for out in ex.map(g, sources if sync else asynchronous(), max_inflight=8):
-            found.append(out)
+        await collect(ex.map(g, sources if sync else asynchronous(), max_inflight=8), found)
     assert len(found) == 3
     await settled(ex)
     gc.collect()
@@ -158,11 +161,10 @@ async def test_an_error_of_the_source_comes_in_its_place(ex: fa.Executor, sync: 
         for one in source():
             yield one
 
-    found = []
+    found: list[Any] = []
     with pytest.raises(LookupError, match="dry"):
-        async for out in ex.map(doubling(), source() if sync else asynchronous(), max_inflight=3):
-            found.append(out["y"][0])
-    assert found == [0, 2, 4, 6, 8]
+        await collect(ex.map(doubling(), source() if sync else asynchronous(), max_inflight=3), found)
+    assert [out["y"][0] for out in found] == [0, 2, 4, 6, 8]
     await settled(ex)
 
 
@@ -174,6 +176,12 @@ async def test_wrong_feeds_come_in_their_place(ex: fa.Executor) -> None:
         await anext(results)
     with pytest.raises(StopAsyncIteration):
         await anext(results)
+
+
+async def first_of(results: AsyncIterator[Any]) -> None:
+    async for out in results:
+        assert out["y"][0] == 0
+        break
 
 
 @pytest.mark.parametrize("sync", [True, False])
@@ -195,17 +203,11 @@ async def test_leaving_cancels_what_is_under_way(
 
     source = ({"x": ints(number)} for number in range(1_000)) if sync else asynchronous()
     results = ex.map(g, source, max_inflight=4)
-
-    async def first() -> None:
-        async for out in results:
-            assert out["y"][0] == 0
-            break
-
     rig.gate.open()
     if way == "break in a finished task":
-        await asyncio.create_task(first())
+        await asyncio.create_task(first_of(results))
     else:
-        await first()
+        await first_of(results)
     await rig.gate.entered()
     await rig.gate.entered()  # the second run is in the kernel
     if way == "aclose":
@@ -217,7 +219,7 @@ async def test_leaving_cancels_what_is_under_way(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    del results, first
+    del results
     gc.collect()
     await turns(5)
     assert ex.statistics().runs_waiting == 0
@@ -273,7 +275,7 @@ async def test_two_maps_at_once(ex: fa.Executor) -> None:
         return [out["y"][0] async for out in ex.map(doubling(), source, max_inflight=8)]
 
     found = await asyncio.gather(one(1), one(3), one(7))
-    assert found == [[2 * factor * number for number in range(100)] for factor in (1, 3, 7)]
+    assert list(found) == [[2 * factor * number for number in range(100)] for factor in (1, 3, 7)]
 
 
 async def test_a_failing_run_beside_a_full_line_ends_the_map(ex: fa.Executor, rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""The oracle: a graph gives the same bits kernel by kernel, on lanes and in place, and the values of a plain reference."""
+"""The oracle: a graph gives the same bits kernel by kernel, on lanes and in place, and a plain reference's values."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import fuel_async as fa
+from fuel_async import plan
+from fuel_async.ir import BackendId, OpKind
 from fuel_async.registry import extend_global_bindings
 from fuel_async.runtime import plans as plans_module
 from tests.runtime.support import PATIENCE_S, Rig, chain, doubling, in_place, ints, ones, settled, turns
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the graphs that were planned, in order."""
     names: list[str] = []
-    make = plans_module.make_plan
+    make = plan.make_plan
 
     def counted(graph: FrozenGraph, *rest: Any) -> Any:
         names.append(graph.name)
@@ -54,7 +56,7 @@ class Held:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     one = Held()
-    monkeypatch.setattr(plans_module, "make_plan", one.wrap(plans_module.make_plan))
+    monkeypatch.setattr(plans_module, "make_plan", one.wrap(plan.make_plan))
     return one
 
 
@@ -75,9 +77,7 @@ async def test_64_first_runs_of_a_small_graph_plan_once(ex: fa.Executor, planned
 
 
 async def test_a_cancelled_caller_does_not_cancel_planning_for_the_others(ex: fa.Executor, held: Held) -> None:
-    await ex.run(doubling(), x=ones()) if held.go.set() else None
-    held.go.clear()
-    held.entered.clear()
+    await ex.__aenter__()
     g = chain(200)
     first = asyncio.create_task(ex.run(g, x=ones(16)))
     await asyncio.to_thread(held.entered.wait, PATIENCE_S)
@@ -145,10 +145,10 @@ async def test_other_structures_have_plans_of_their_own(
     ex: fa.Executor, planned: list[str], other: Callable[[], fa.Graph]
 ) -> None:
     one, two = chain(100), other()
+    size = two.inputs["x"].nbytes // 4
     for _ in range(3):
         assert (await ex.run(one, x=ones(16)))["y"][0] == 101
-        (shape,) = two.inputs.values()
-        await ex.run(two, x=ones(int(shape.shape[0])))
+        await ex.run(two, x=ones(size))
     assert len(planned) == 2
 
 
@@ -192,18 +192,13 @@ async def test_new_kernels_make_new_plans(ex: fa.Executor, rig: Rig, planned: li
     await in_place(ex, doubling(), x=ones())
 
     def extend(table: fa.KernelBindingTable) -> None:
-        row = table.lookup_entry(*_row("add", fa.i64))
-        table.register_entry(*_row("add", fa.i16), row)
+        add = OpKind.AddElementwise
+        row = table.lookup_entry(add, (fa.i64,) * 3, BackendId.CPU)
+        table.register_entry(add, (fa.i16,) * 3, BackendId.CPU, row)
 
     extend_global_bindings(extend)
     np.testing.assert_array_equal((await ex.run(g, x=ints(dtype=np.int16)))["y"], ints(4))
     assert planned.count("late") == 2
-
-
-def _row(op: str, dtype: fa.DType) -> Any:
-    from fuel_async.ir import BackendId, OpKind
-
-    return getattr(OpKind, f"{op.capitalize()}Elementwise"), (dtype,) * 3, BackendId.CPU
 
 
 async def test_plans_and_prepared_plans_are_bounded(

@@ -12,12 +12,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-HEAD = '''
+HEAD = """
 import asyncio, os, sys, threading, time
 import numpy as np
 import fuel_async as fa
 from tests.runtime.support import Rig, chain, doubling, gated, ints, installed, ones
-'''
+"""
 
 
 def run(script: str, *, flags: tuple[str, ...] = (), timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
@@ -64,12 +64,13 @@ async def use(ex):
 def test_an_executor_opened_before_a_fork_is_refused_in_the_child() -> None:
     out = silent(
         IN_CHILD
-        + '''
+        + """
 ex = fa.Executor()
 asyncio.run(use(ex))
 
 def child():
-    for call in (lambda: ex.run(doubling(), x=ones()), lambda: ex.run(doubling(), x=ones(), timeout_s=1), ex.__aenter__):
+    timed = lambda: ex.run(doubling(), x=ones(), timeout_s=1)
+    for call in (lambda: ex.run(doubling(), x=ones()), timed, ex.__aenter__):
         try:
             asyncio.run(call())
         except fa.UserError as error:
@@ -93,7 +94,7 @@ in_child(child)
 asyncio.run(use(ex))                  # the parent's lives on
 asyncio.run(ex.aclose())
 print("parent ok")
-'''
+"""
     )
     assert out.split("\n")[:2] == ["child ok", "parent ok"]
 
@@ -102,7 +103,7 @@ print("parent ok")
 def test_an_executor_made_but_not_opened_before_a_fork_works_on_both_sides() -> None:
     out = silent(
         IN_CHILD
-        + '''
+        + """
 ex = fa.Executor()
 
 def child():
@@ -115,7 +116,7 @@ asyncio.run(use(ex))
 asyncio.run(ex.aclose())
 in_child(lambda: None)
 print("parent ok")
-'''
+"""
     )
     assert out.split("\n")[:2] == ["child ok", "parent ok"]
 
@@ -124,7 +125,7 @@ print("parent ok")
 def test_a_fork_while_work_is_in_flight() -> None:
     out = silent(
         IN_CHILD
-        + '''
+        + """
 from fuel_async.ir import CPU_DEVICE
 
 async def main():
@@ -153,7 +154,7 @@ async def main():
     print("ok")
 
 asyncio.run(main())
-'''
+"""
     )
     assert out == "ok\n"
 
@@ -162,7 +163,7 @@ asyncio.run(main())
 def test_the_library_is_restored_in_a_child_that_closes_its_executor() -> None:
     silent(
         IN_CHILD
-        + '''
+        + """
 import threadpoolctl
 def blas():
     return [one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
@@ -180,33 +181,33 @@ def child():
 in_child(child)
 asyncio.run(ex.aclose())
 assert blas() == before, blas()
-'''
+"""
     )
 
 
 EXITS = {
     "never closed": "ex = fa.Executor(); asyncio.run(ex.run(chain(200), x=ones(16)))",
-    "in a kernel": '''
+    "in a kernel": """
 async def main():
     asyncio.ensure_future(ex.run(gated(), x=ints()))
     await rig.gate.entered()
 asyncio.run(main())
-''',
-    "in a kernel, by sys.exit": '''
+""",
+    "in a kernel, by sys.exit": """
 async def main():
     asyncio.ensure_future(ex.run(gated(), x=ints()))
     await rig.gate.entered()
     sys.exit(0)
 asyncio.run(main())
-''',
-    "in a kernel, its loop left open": '''
+""",
+    "in a kernel, its loop left open": """
 loop = asyncio.new_event_loop()
 task = loop.create_task(ex.run(gated(), x=ints()))
 loop.run_until_complete(rig.gate.entered())
 task._log_destroy_pending = False
 loop.close()
-''',
-    "while planning": '''
+""",
+    "while planning": """
 g = chain(20_000)
 async def main():
     await ex.run(doubling(), x=ones())
@@ -214,14 +215,14 @@ async def main():
     for _ in range(5):
         await asyncio.sleep(0)
 asyncio.run(main())
-''',
-    "while opening": '''
+""",
+    "while opening": """
 async def main():
     asyncio.ensure_future(ex.run(doubling(), x=ones()))
     await asyncio.sleep(0)
 asyncio.run(main())
-''',
-    "a long chain in its lane": '''
+""",
+    "a long chain in its lane": """
 g = chain(20_000)
 async def main():
     await ex.run(g, x=ones(16))
@@ -229,13 +230,13 @@ async def main():
     for _ in range(5):
         await asyncio.sleep(0)
 asyncio.run(main())
-''',
-    "a map left behind": '''
+""",
+    "a map left behind": """
 async def main():
     async for _ in ex.map(doubling(), [{"x": ones()}] * 100):
         break
 asyncio.run(main())
-''',
+""",
 }
 
 
@@ -247,7 +248,7 @@ def test_the_interpreter_ends_with_work_in_flight(script: str, flags: tuple[str,
 
 def test_an_interrupt_ends_a_program_that_waits_for_a_run() -> None:
     """Control-C while a kernel runs: the block is left, the kernel is waited for, and the program ends."""
-    script = '''
+    script = """
 async def main():
     with installed(Rig()) as rig:
         async with fa.Executor() as ex:
@@ -257,7 +258,7 @@ async def main():
             print("ready", flush=True)
             await task
 asyncio.run(main())
-'''
+"""
     command = [sys.executable, "-W", "error", "-c", HEAD + script]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
