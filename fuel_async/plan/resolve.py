@@ -48,6 +48,8 @@ def resolve(
         entry = _pick(target, op, dtypes)
         params = derive_params(op, attrs, inputs, output)
         scratch: Callable[..., tuple[int, ...]] | None = getattr(entry.kernel, "scratch_nbytes", None)
+        if getattr(entry.kernel, "direct", None) is not None:  # it takes nothing but the operands
+            scratch = None
         shapes: list[tuple[int, ...]] = [kind.shape for kind in (*inputs, output)]  # type: ignore[misc]  # concrete
         estimate = _price(op.kind, entry, shapes, dtypes, params, target.capabilities)
         return KernelCall(

@@ -113,12 +113,12 @@ class Engine:
         counted as idle, which it is again when anybody can look.
         """
         idle, counters = prepared.idle, self.counters
+        outputs = prepared.allocate_outputs()  # first: it may raise
         try:
             instance = idle.pop()
         except IndexError:
             instance = prepared.bind()
             self.admission.hold(instance.nbytes)
-        outputs = prepared.allocate_outputs()
         started_ns = perf_counter_ns()
         try:
             for program, (feeds, given) in zip(instance.programs, prepared.ports, strict=True):

@@ -38,7 +38,7 @@ class Scheduler:
         self._queued: dict[int, int] = {}
         self._turn = 0
         self._story: deque[tuple[Event, tuple[Instruction, ...]]] = deque(maxlen=STORY_LENGTH)
-        self._handlers: Mapping[type[Event], Callable[[Any], tuple[Instruction, ...]]] = {
+        self._handlers: Mapping[type[Event], Callable[[Any], Sequence[Instruction]]] = {
             RunAdmitted: self._admit,
             RegionFinished: self._finished,
             RegionFailed: self._failed,
@@ -48,7 +48,7 @@ class Scheduler:
     def handle(self, event: Event) -> tuple[Instruction, ...]:
         """Take one fact into account and return what is to be done about it, in order."""
         instructions = self._handlers[type(event)](event)
-        told = (*instructions, *self._fill()) if self._queued else instructions
+        told = (*instructions, *self._fill()) if self._queued else tuple(instructions)
         self._story.append((event, told))
         return told
 
@@ -71,7 +71,7 @@ class Scheduler:
 
     # --- events --------------------------------------------------------------------------------------------------------
 
-    def _admit(self, event: RunAdmitted) -> tuple[Instruction, ...]:
+    def _admit(self, event: RunAdmitted) -> Sequence[Instruction]:
         if event.run in self.runs:
             raise InvariantBroken("a run is admitted once", f"run {event.run}", self.story(event.run))
         # Behind all that wait already, before the one that was served last.
@@ -79,10 +79,9 @@ class Scheduler:
         self.runs[event.run] = state
         if not state.left:  # a graph without kernels
             return self._deliver(state)
-        self._enqueue(state)
-        return ()
+        return self._go_on(state)
 
-    def _finished(self, event: RegionFinished) -> tuple[Instruction, ...]:
+    def _finished(self, event: RegionFinished) -> Sequence[Instruction]:
         region = event.region
         state = self._settle(event.run, region)
         state.finished.add(region)
@@ -91,8 +90,7 @@ class Scheduler:
             return self._drained(state)
         if not state.left:
             return self._deliver(state)
-        self._enqueue(state)
-        return ()
+        return self._go_on(state)
 
     def _failed(self, event: RegionFailed) -> tuple[Instruction, ...]:
         state = self._settle(event.run, event.region)
@@ -140,6 +138,22 @@ class Scheduler:
         if self._queued.get(state.run) != which:
             self._queued[state.run] = which
             heapq.heappush(self._queues[which], (-state.priority, state.turn, state.run))
+
+    def _go_on(self, state: RunState) -> Sequence[Instruction]:
+        """Let a run have its turn; at once when no other waits for one and every lane has room."""
+        if self._queued or not all([load.free for load in self.loads]):
+            self._enqueue(state)
+            return ()
+        launches: list[Instruction] = []
+        while state.candidates:
+            launch = self._place(state)
+            if launch is None:
+                self._enqueue(state)
+                break
+            launches.append(launch)
+            self._turn += 2
+            state.turn = self._turn
+        return launches
 
     def _next(self) -> RunState | None:
         """Take out the run whose turn it is, among those that some lane has a slot for."""

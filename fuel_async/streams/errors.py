@@ -55,10 +55,11 @@ def fresh(error: BaseException) -> BaseException:
     kind = type(error)
     native = next(base for base in kind.__mro__ if base.__module__ == "builtins")
     try:
-        copy = cast("BaseException", kind.__new__(kind, *error.args))
+        known: tuple[object, ...] = native.__reduce__(error)[1]  # type: ignore[assignment, index]  # more than args
+        copy = cast("BaseException", kind.__new__(kind, *known))
         if type(copy) is not kind:
             return error
-        native.__init__(copy, *native.__reduce__(error)[1])  # type: ignore[misc]  # what the interpreter keeps beside args
+        native.__init__(copy, *known)  # type: ignore[misc]  # the constructor of that very type
         copy.args = error.args
         copy.__dict__.update(error.__dict__)
         notes = getattr(error, "__notes__", None)

@@ -57,7 +57,9 @@ def target(
 def priced(cost_ns: Callable[[Sequence[tuple[int, ...]]], int]) -> Change:
     """Every kernel takes what `cost_ns` says of its shapes, inputs and output, beside the call itself."""
 
-    def cost(shapes: Sequence[tuple[int, ...]], dtypes: Any, params: OpParams, caps: BackendCapabilities) -> CostEstimate:
+    def cost(
+        shapes: Sequence[tuple[int, ...]], dtypes: Any, params: OpParams, caps: BackendCapabilities
+    ) -> CostEstimate:
         return CostEstimate(flops=cost_ns(shapes))
 
     return lambda op, dtypes, entry: replace(entry, cost=cost)

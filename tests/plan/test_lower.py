@@ -257,7 +257,9 @@ def _siblings(*guarantees: PrecisionGuarantee, broadcast: int = -1) -> fa.dispat
             raise AssertionError(precision)
 
         caps = KernelCaps(strided_input=True, requires_broadcast=number == broadcast)
-        made.register(OpKind.ExpElementwise, (DType.F32, DType.F32), CPU_DEVICE.backend, kernel, caps=caps, precision=precision)
+        made.register(
+            OpKind.ExpElementwise, (DType.F32, DType.F32), CPU_DEVICE.backend, kernel, caps=caps, precision=precision
+        )
     return made.finalize()
 
 

@@ -143,7 +143,12 @@ class Played:
                 region = choice.choice([r for r in sorted(left) if self.plan.regions[r].needs <= done])
                 program = self.plan.regions[region].program
                 self.instances[region].execute(
-                    [given[place] for place in program.feeds], [results[place] for place in program.outputs], (), (), None, None
+                    [given[place] for place in program.feeds],
+                    [results[place] for place in program.outputs],
+                    (),
+                    (),
+                    None,
+                    None,
                 )
                 left.discard(region)
                 done.add(region)

@@ -335,9 +335,7 @@ def _makespan_ns(costs: Sequence[int], found: Cut) -> int:
 
 @given(graph=graphs(), data=st.data())
 @settings(max_examples=300)
-def test_any_graph_is_cut_soundly(
-    graph: tuple[list[int], list[tuple[int, ...]]], data: st.DataObject
-) -> None:
+def test_any_graph_is_cut_soundly(graph: tuple[list[int], list[tuple[int, ...]]], data: st.DataObject) -> None:
     costs, preds = graph
     outputs = data.draw(st.frozensets(st.integers(0, len(costs) - 1), max_size=3))
     breaths: list[None] = []

@@ -277,27 +277,3 @@ async def test_a_chain_stops_between_kernels(ex: fa.Executor, rig: Rig) -> None:
     rig.gate.open()
     await settled(ex)
     assert len(rig.calls) < 300
-
-
-async def test_a_thousand_cancelled_at_any_moment_leave_nothing(rig: Rig) -> None:
-    graphs = [chain(20), chain(200), doubling()]
-    async with fa.Executor(max_inflight=8, host_lanes=2) as ex:
-
-        async def one(number: int) -> None:
-            g = graphs[number % 3]
-            result = (await ex.run(g, x=ones(4 if number % 3 == 2 else 16), priority=number % 2))["y"]
-            assert result[0] == (21, 201, 2)[number % 3]
-
-        tasks = [asyncio.create_task(one(number)) for number in range(1_000)]
-        for number, task in enumerate(tasks):
-            if number % 3 == 0:
-                await turns(number % 4)
-                task.cancel()
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        wrong = [o for o in outcomes if o is not None and not isinstance(o, asyncio.CancelledError)]
-        assert not wrong
-        await settled(ex)
-        found = ex.statistics()
-        assert found.runs >= outcomes.count(None)
-        for prepared in (await ex.engine()).cache.all():
-            assert len(prepared.idle) <= 8

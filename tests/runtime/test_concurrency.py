@@ -15,7 +15,7 @@ from fuel_async.errors import FuelError
 from fuel_async.runtime import instances
 from fuel_async.testing.graphs import random_graph
 from fuel_async.testing.reference import reference
-from tests.runtime.support import Rig, chain, forgotten, gated, in_place, ints, ones, settled, turns
+from tests.runtime.support import Rig, chain, doubling, forgotten, gated, in_place, ints, ones, settled, turns
 
 
 def mixed() -> fa.Graph:
@@ -176,3 +176,27 @@ async def test_one_executor_beside_another(ex: fa.Executor) -> None:
         found = await asyncio.gather(*[(ex, other)[number % 2].run(g, x=ones(16)) for number in range(40)])
         assert all((one["y"] == 101).all() for one in found)
         assert ex.statistics().runs == other.statistics().runs == 20
+
+
+async def test_a_thousand_cancelled_at_any_moment_leave_nothing(rig: Rig) -> None:
+    graphs = [chain(20), chain(200), doubling()]
+    async with fa.Executor(max_inflight=8, host_lanes=2) as ex:
+
+        async def one(number: int) -> None:
+            g = graphs[number % 3]
+            result = (await ex.run(g, x=ones(4 if number % 3 == 2 else 16), priority=number % 2))["y"]
+            assert result[0] == (21, 201, 2)[number % 3]
+
+        tasks = [asyncio.create_task(one(number)) for number in range(1_000)]
+        for number, task in enumerate(tasks):
+            if number % 3 == 0:
+                await turns(number % 4)
+                task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        wrong = [o for o in outcomes if o is not None and not isinstance(o, asyncio.CancelledError)]
+        assert not wrong
+        await settled(ex)
+        found = ex.statistics()
+        assert found.runs >= outcomes.count(None)
+        for prepared in (await ex.engine()).cache.all():
+            assert len(prepared.idle) <= 8

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
-import weakref
-from typing import TYPE_CHECKING
+from time import monotonic
 
-import numpy as np
 import pytest
 import threadpoolctl
 import trio
 
 import fuel_async as fa
 from fuel_async.errors import ExecutorClosed, UserError, WrongLoop
-from tests.conftest import loop_factories
 from tests.runtime.support import (
     PATIENCE_S,
     Rig,
@@ -24,17 +20,10 @@ from tests.runtime.support import (
     gated,
     in_flight,
     ints,
-    join,
     ones,
     our_threads,
-    settled,
     turns,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-ALL_LOOPS = pytest.mark.parametrize("new_loop", loop_factories().values(), ids=loop_factories())
 
 
 def blas_threads() -> list[int]:
@@ -116,110 +105,6 @@ def test_trio_is_refused_in_one_sentence() -> None:
             trio.run(use, timeout_s)
     with pytest.raises(WrongLoop, match="without an event loop"):
         executor.submit(doubling(), x=ones())
-    asyncio.run(executor.aclose())
-
-
-# --- loops ---
-
-
-@ALL_LOOPS
-def test_one_executor_serves_loop_after_loop(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    executor, g = fa.Executor(), chain(100)
-
-    async def use() -> None:
-        for _ in range(4):  # lanes first, then in place
-            np.testing.assert_array_equal((await executor.run(g, x=ones(16)))["y"], np.full(16, 101, np.float32))
-
-    for _ in range(3):
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(use())
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(executor.aclose())
-
-
-def test_two_loops_at_once_share_one_executor() -> None:
-    executor, g = fa.Executor(), chain(200)
-    start = threading.Barrier(2)
-    wrong: list[object] = []
-
-    async def use(seed: int) -> None:
-        start.wait(PATIENCE_S)
-
-        async def one(number: int) -> None:
-            feed = np.full(16, seed * 1_000 + number, np.float32)
-            result = (await executor.run(g, x=feed))["y"]
-            if not (result == feed * 201).all():
-                wrong.append((seed, number, result))
-
-        await asyncio.gather(*[one(number) for number in range(100)])
-
-    factories = list(loop_factories().values())
-
-    def thread(seed: int) -> None:
-        with asyncio.Runner(loop_factory=factories[-seed]) as runner:
-            runner.run(use(seed))
-
-    threads = [threading.Thread(target=thread, args=(seed,)) for seed in (0, 1)]
-    for one in threads:
-        one.start()
-    join(threads)
-    assert not wrong
-    assert executor.statistics().runs == 200
-    asyncio.run(settled(executor))
-    asyncio.run(executor.aclose())
-    assert in_flight() == (0, 0)
-
-
-@ALL_LOOPS
-def test_a_loop_that_ends_leaves_nothing_behind(new_loop: Callable[[], asyncio.AbstractEventLoop], rig: Rig) -> None:
-    """Runs are in a lane, in its queue and in line for admission when their loop is cancelled and closed."""
-    executor = fa.Executor(max_inflight=3)
-    graphs = [gated() for _ in range(5)]
-    tasks: list[asyncio.Task[object]] = []
-
-    async def leave() -> None:
-        tasks.extend(asyncio.ensure_future(executor.run(g, x=ints())) for g in graphs)
-        await rig.gate.entered()
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(leave())
-    assert all(task.cancelled() for task in tasks)
-    rig.gate.open()
-    asyncio.run(settled(executor))
-    assert rig.gate.passed == 1
-    assert executor.statistics().runs_cancelled >= 3
-    asyncio.run(executor.aclose())
-
-
-@ALL_LOOPS
-def test_a_loop_closed_under_a_waiting_task_leaves_nothing_behind(
-    new_loop: Callable[[], asyncio.AbstractEventLoop], rig: Rig
-) -> None:
-    """Nobody cancels the tasks: their futures are set on a closed loop, and one is still in line for admission."""
-    executor = fa.Executor(max_inflight=2)
-    loop = new_loop()
-    tasks = [loop.create_task(executor.run(gated(), x=ints())) for _ in range(3)]
-    loop.run_until_complete(rig.gate.entered())
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
-    rig.gate.open(2)
-    asyncio.run(settled(executor))
-    for task in tasks:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-    asyncio.run(executor.aclose())
-
-
-def test_a_loop_that_has_gone_is_not_kept() -> None:
-    executor, g = fa.Executor(), doubling()
-
-    async def use() -> weakref.ref[asyncio.AbstractEventLoop]:
-        for _ in range(4):
-            await executor.run(g, x=ones())
-        return weakref.ref(asyncio.get_running_loop())
-
-    gone = asyncio.run(use())
-    gc.collect()
-    assert gone() is None
     asyncio.run(executor.aclose())
 
 
@@ -341,20 +226,24 @@ async def test_an_error_inside_the_block_cancels_what_is_under_way(rig: Rig) -> 
 # --- threads and the library ---
 
 
-def test_an_executor_that_is_dropped_ends_its_threads() -> None:
-    before = set(our_threads())
+def test_an_executor_that_is_dropped_ends_its_threads_and_gives_the_library_back() -> None:
+    before, limits = set(our_threads()), blas_threads()
 
     async def use() -> None:
-        executor = fa.Executor(host_lanes=2)
+        executor = fa.Executor(host_lanes=2, blas_threads=1)
         for _ in range(4):
             await executor.run(chain(100), x=ones(16))
+        assert set(blas_threads()) <= {1}
 
     asyncio.run(use())
+    until_s = monotonic() + PATIENCE_S
     # A lane may still be on its way back from the last run: what its frames hold goes with the next collection.
     for thread in [thread for thread in our_threads() if thread not in before]:
         while thread.is_alive():
             gc.collect()
             thread.join(0.01)
+            assert monotonic() < until_s, thread
+    assert blas_threads() == limits
 
 
 def test_the_library_is_limited_while_executors_are_open() -> None:

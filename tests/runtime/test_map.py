@@ -128,13 +128,7 @@ async def test_an_error_comes_in_its_place_and_the_rest_is_cancelled(
     g = fa.Graph()
     x = g.input("x", (4,), fa.i64)
     g.output("y", abs(x.sign()))
-    rig.works = True
-    numbers = iter(range(100))
-
-    def fail_the_fourth() -> None:
-        rig.works = next(numbers) < 3
-
-    rig.meanwhile = fail_the_fourth
+    rig.from_value = 3
     sources = [{"x": ints(number)} for number in range(50)]
 
     async def asynchronous() -> AsyncIterator[dict[str, Any]]:

@@ -251,3 +251,15 @@ async def test_results_of_a_dropped_plan_arrive_all_the_same(
     assert (await task)["y"][0] == 3
     await other
     await settled(ex)
+
+
+async def test_a_precision_floor_has_a_plan_of_its_own(ex: fa.Executor, planned: list[str]) -> None:
+    g = doubling()
+    stable, exact = fa.PrecisionGuarantee(bit_stable_on_same_hardware=True), fa.PrecisionGuarantee(max_ulp=0)
+    for _ in range(4):
+        await ex.run(g, x=ones())
+        assert ((await ex.run(g, x=ones(), precision=stable))["y"] == 2).all()
+    assert planned == ["doubling"] * 2
+    with pytest.raises(fa.UserError, match="no kernel on cpu meets the precision floor"):
+        await ex.run(g, x=ones(), precision=exact)
+    assert ((await ex.run(g, x=ones()))["y"] == 2).all()

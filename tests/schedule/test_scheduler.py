@@ -143,9 +143,7 @@ def test_a_fine_region_does_not_follow_what_it_needs_onto_another_lane(scheduler
         ([(2, 5)], {0}, True, None),
     ],
 )
-def test_the_choice_of_a_lane(
-    held: list[tuple[int, int]], waited_for: set[int], fine: bool, lane: int | None
-) -> None:
+def test_the_choice_of_a_lane(held: list[tuple[int, int]], waited_for: set[int], fine: bool, lane: int | None) -> None:
     loads = []
     for number, (count, ns) in enumerate(held):
         load = LaneLoad(LaneShape(2, takes_fine=not number))

@@ -32,7 +32,7 @@ class HostMemory:
         """Return an arena of `nbytes`; `OutOfMemory` when the system has none."""
         try:
             return HostArena(nbytes)
-        except MemoryError as error:
+        except (MemoryError, ValueError) as error:  # ValueError: more than an array can have
             raise OutOfMemory(str(CPU_DEVICE), nbytes, self.budget_nbytes, ", and the system refused") from error
 
 
@@ -79,7 +79,7 @@ class CpuDevice:
         breathe: Breathe | None = None,
     ) -> HostInstance:
         """Bind a program; about 1 µs a kernel."""
-        block = HostArena(program.arena_nbytes) if arena is None else arena
+        block = self.memory.allocate(program.arena_nbytes) if arena is None else arena
         history = self._histories.get(program)
         if history is None:
             history = self._histories.setdefault(program, History(program.predicted_ns))
@@ -110,6 +110,14 @@ def _total_nbytes() -> int | None:
 
 
 def _available_nbytes() -> int | None:
+    """What could be allocated without swapping; memory that the system uses as a cache is among it."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1_024
+    except OSError:
+        pass
     return _pages("SC_AVPHYS_PAGES")
 
 

@@ -33,8 +33,9 @@ HOLDS_NS = 1_500
 _UNSET: Any = None
 
 
-#: A bound call: the callable, and its arguments as (place in the row, -) or (-1, a value of the kernel's own).
-_Pattern = tuple[Callable[..., object], list[tuple[int, Any]]]
+#: A bound call: the callable, and its arguments as (place in the row, -) or (-1, a value of the kernel's own). None
+#: for a kernel whose arguments do not hold the operands themselves: it is bound anew for each call.
+_Pattern = tuple[Callable[..., object], list[tuple[int, Any]]] | None
 
 
 class _Chunk:
@@ -188,9 +189,11 @@ class HostInstance:
         layouts, places = self.program.slots.layouts, self.program.slots.places
         scratch = row[what.arity + 1 :]
         key = (what, *[layouts[slot] for slot in row], *[places[slot] for slot in scratch])
-        pattern = patterns.get(key)
+        if key not in patterns:
+            patterns[key] = self._pattern(what, row, arrays)
+        pattern = patterns[key]
         if pattern is None:
-            pattern = patterns[key] = self._pattern(what, row, arrays)
+            return self._each_time(what, row, arrays)
         call, template = pattern
         args = [arrays[place] if place >= 0 else value for place, value in template]
         if not given:
@@ -210,7 +213,24 @@ class HostInstance:
             operands[:inputs], operands[inputs : inputs + 1], what.params, operands[inputs + 1 :]
         )
         places = {id(operand): place for place, operand in enumerate(operands)}
+        if not {id(operand) for operand in operands[: inputs + 1]} <= {id(arg) for arg in args}:
+            return None
         return call, [(places.get(id(arg), -1), None if id(arg) in places else arg) for arg in args]
+
+    def _each_time(
+        self, what: KernelCall, row: tuple[int, ...], arrays: list[Any]
+    ) -> tuple[Callable[..., object], Sequence[Any]]:
+        """Call a kernel by binding it over the operands of the moment."""
+        inputs, kernel = what.arity, cast("BindableKernel", what.kernel)
+
+        def call(*operands: Array) -> None:
+            bound, args = kernel.bind(
+                operands[:inputs], operands[inputs : inputs + 1], what.params, operands[inputs + 1 :]
+            )
+            bound(*args)
+
+        self._patch(arrays, row, {position: position for position in range(len(row))})
+        return call, arrays
 
     def _patch(self, args: list[Any], row: tuple[int, ...], places: dict[int, int]) -> None:
         slots = self.program.slots

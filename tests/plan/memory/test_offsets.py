@@ -252,8 +252,7 @@ def _limited(op: OpKind, dtypes: object, entry: BindingEntry) -> BindingEntry:
 def places(found: Planned) -> list[int]:
     """The block where each row's result lies, -1 for an output."""
     return [
-        found.rows.places[slots[-1]] // ALIGNMENT if found.is_temporary(slots[-1]) else -1
-        for slots in found.rows.slots
+        found.rows.places[slots[-1]] // ALIGNMENT if found.is_temporary(slots[-1]) else -1 for slots in found.rows.slots
     ]
 
 
