@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from typing import cast
 
 from fuel_async.errors import KernelFailed
 
@@ -55,8 +54,8 @@ def fresh(error: BaseException) -> BaseException:
     kind = type(error)
     native = next(base for base in kind.__mro__ if base.__module__ == "builtins")
     try:
-        known: tuple[object, ...] = native.__reduce__(error)[1]  # type: ignore[assignment, index]  # more than args
-        copy = cast("BaseException", kind.__new__(kind, *known))
+        known: tuple[object, ...] = native.__reduce__(error)[1]  # type: ignore[assignment, call-arg]  # more than args
+        copy = kind.__new__(kind, *known)
         if type(copy) is not kind:
             return error
         native.__init__(copy, *known)  # type: ignore[misc]  # the constructor of that very type

@@ -17,7 +17,7 @@ from hypothesis import given
 import fuel_async as fa
 from fuel_async.dispatch import BindingEntry, KernelCaps, OpParams, SlotClass
 from fuel_async.errors import GraphError, NoBackendForOp, ShapeMismatch
-from fuel_async.ir import CPU_DEVICE, DType, FrozenGraph, Layout, OpKind, PrecisionGuarantee, TensorType
+from fuel_async.ir import CPU_DEVICE, DType, FrozenGraph, Layout, OpKind, PrecisionGuarantee
 from fuel_async.plan.lower import COPIED_FEED_NBYTES, COPIED_FEED_READERS, COPIED_OUTPUT_READERS, lower
 from fuel_async.testing import Case, graphs
 from tests.plan.support import listing, table, target
@@ -360,7 +360,7 @@ def test_many_outputs_cost_no_more_each_than_few() -> None:
     looked: list[object] = []
 
     class Counting(dict[str, int]):
-        def values(self):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        def values(self):  # type: ignore[no-untyped-def]
             looked.append(None)
             return super().values()
 

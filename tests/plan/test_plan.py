@@ -136,7 +136,7 @@ class Played:
     def run(self, feeds: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Run the regions in a random order that their needs allow."""
         given = [feeds[port.name] for port in self.plan.feeds]
-        results = [np.full(p.type.shape, 77, p.type.dtype.require_np()) for p in self.plan.outputs]  # type: ignore[arg-type]
+        results = [np.full(p.type.shape, 77, p.type.dtype.require_np()) for p in self.plan.outputs]  # type: ignore[type-var]
         done, left, choice = set[int](), set(range(len(self.instances))), random.Random(seed)
         with np.errstate(all="ignore"):
             while left:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -86,6 +87,13 @@ def lanes(count: int = 1) -> Iterator[list[HostLane]]:
         ended(lane)
         assert (lane.pending_count, lane.pending_ns) == (0, 0)
     assert in_flight() == before
+
+
+async def turns(until: Callable[[], bool]) -> None:
+    """Let the loop go round until something is so."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not until():  # noqa: ASYNC110 - turns of the loop are what is waited for
+            await asyncio.sleep(0)
 
 
 def ended(lane: HostLane) -> None:

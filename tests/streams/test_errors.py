@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ class Transforms(Exception):
 class OwnNew(Exception):
     """Refuses to be made without what its text does not tell."""
 
-    def __new__(cls, *, secret: object) -> OwnNew:
+    def __new__(cls, *, secret: object) -> Self:
         return super().__new__(cls, "text")
 
     def __init__(self, *, secret: object) -> None:
@@ -40,7 +40,7 @@ class OwnNew(Exception):
 
 
 class MakesOthers(Exception):
-    def __new__(cls, *args: object) -> Any:  # noqa: PYI034 - that is the point
+    def __new__(cls, *args: object) -> Any:
         return ValueError(*args)
 
 
@@ -56,7 +56,7 @@ def caught(error: BaseException) -> BaseException:
     """The error as an `except` finds it: with a traceback."""
     try:
         raise error
-    except BaseException as found:  # noqa: BLE001
+    except BaseException as found:
         return found
 
 
@@ -163,7 +163,7 @@ def test_frames_of_everything_that_led_to_it_go() -> None:
     """a cause, the context beside it, the context of the cause, members of a group"""
     gone: list[weakref.ref[Held]] = []
 
-    def failing() -> BaseException:
+    def failing() -> Exception:
         held = Held()
         gone.append(weakref.ref(held))
         try:
@@ -174,7 +174,7 @@ def test_frames_of_everything_that_led_to_it_go() -> None:
 
     cause, context, further, member = failing(), failing(), failing(), failing()
     cause.__context__ = further
-    error = caught(ExceptionGroup("several", [member, TypeError("fine")]))  # type: ignore[list-item]
+    error = caught(ExceptionGroup("several", [member, TypeError("fine")]))
     error.__cause__, error.__context__ = cause, context
     assert without_frames(error) is error
     gc.collect()

@@ -38,7 +38,7 @@ def at_once(*calls: Callable[[], object]) -> None:
         start.wait(PATIENCE_S)
         try:
             call()
-        except BaseException as error:  # noqa: BLE001 - raised below
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(call,)) for call in calls]
@@ -60,7 +60,7 @@ def test_of_many_threads_that_settle_one_does() -> None:
             if handle.settle(timing(number)):
                 won.append(number)
 
-        at_once(*(lambda number=number: settle(number) for number in range(6)))  # type: ignore[misc]  # noqa: B023
+        at_once(*(lambda number=number: settle(number) for number in range(6)))
         (winner,) = won
         assert handle.result().finished_ns == winner
         assert in_flight() == base
@@ -68,16 +68,21 @@ def test_of_many_threads_that_settle_one_does() -> None:
 
 def test_callbacks_fire_once_each_whenever_they_are_registered() -> None:
     for _ in range(30):
-        handle, heard = pending(), list[int]()
+        assert sorted(_heard(pending())) == list(range(200))
 
-        def register(first: int, handle: CompletionHandle = handle, heard: list[int] = heard) -> None:
-            for number in range(first, first + 50):
-                handle.add_done_callback(lambda _, number=number: heard.append(number))  # type: ignore[misc]
 
-        register(0)
-        at_once(lambda: register(50), lambda: register(100), lambda: handle.settle(timing()))  # noqa: B023
-        register(150)
-        assert sorted(heard) == list(range(200))
+def _heard(handle: CompletionHandle) -> list[int]:
+    """What callbacks hear that are registered before, while and after the handle settles."""
+    heard: list[int] = []
+
+    def register(first: int) -> None:
+        for number in range(first, first + 50):
+            handle.add_done_callback(lambda _, number=number: heard.append(number))  # type: ignore[misc]
+
+    register(0)
+    at_once(lambda: register(50), lambda: register(100), lambda: handle.settle(timing()))
+    register(150)
+    return heard
 
 
 def test_threads_wait_for_one_handle() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def error_of(handle: CompletionHandle) -> BaseException | None:
     handle.completion.wait(PATIENCE_S)
     try:
         handle.wait(PATIENCE_S)
-    except BaseException as error:  # noqa: BLE001 - looked at by the test
+    except BaseException as error:
         return error
     return None
 
@@ -69,16 +70,16 @@ def test_many_threads_submit_to_one_lane(lane: HostLane) -> None:
     most: list[int] = []
     start = threading.Barrier(4)
 
-    def work(thread: int, number: int) -> None:
-        inside.append(thread)
+    def work(who: int, number: int) -> None:
+        inside.append(who)
         most.append(len(inside))
-        done.append((thread, number))
+        done.append((who, number))
         inside.pop()
 
-    def submit(thread: int) -> None:
+    def submit(who: int) -> None:
         start.wait(PATIENCE_S)
         for number in range(50):
-            lane.submit(Call(lambda number=number: work(thread, number)))  # type: ignore[misc]
+            lane.submit(Call(lambda number=number: work(who, number)))  # type: ignore[misc]
 
     threads = [threading.Thread(target=submit, args=(n,)) for n in range(4)]
     for thread in threads:
@@ -87,8 +88,8 @@ def test_many_threads_submit_to_one_lane(lane: HostLane) -> None:
         thread.join(PATIENCE_S)
     lane.submit(Call()).wait(PATIENCE_S)
     assert max(most) == 1
-    for thread in range(4):
-        assert [number for who, number in done if who == thread] == list(range(50))
+    for submitter in range(4):
+        assert [number for who, number in done if who == submitter] == list(range(50))
 
 
 def test_what_is_given_reaches_the_instance(lane: HostLane) -> None:
@@ -279,25 +280,25 @@ def test_a_closed_lane_refuses_and_says_so(lane: HostLane) -> None:
     assert lane.pending_count == 0
 
 
-def test_closing_and_submitting_at_once_loses_nothing() -> None:
+@pytest.mark.parametrize("_", range(20))
+def test_closing_and_submitting_at_once_loses_nothing(_: int) -> None:
     """whatever was accepted runs, whatever was not says so"""
-    for _ in range(20):
-        lane, calls = HostLane("race", HERE), [Call() for _ in range(20)]
-        start, handles = threading.Barrier(2), list[CompletionHandle]()
+    lane, calls = HostLane("race", HERE), [Call() for _ in range(20)]
+    start, handles = threading.Barrier(2), list[CompletionHandle]()
 
-        def submit(lane: HostLane = lane, calls: list[Call] = calls, handles: list[CompletionHandle] = handles) -> None:
-            start.wait(PATIENCE_S)  # noqa: B023 - ended before the next round
-            handles.extend(lane.submit(call) for call in calls)
-
-        thread = threading.Thread(target=submit)
-        thread.start()
+    def submit() -> None:
         start.wait(PATIENCE_S)
-        lane.close()
-        thread.join(PATIENCE_S)
-        ended(lane)
-        for call, handle in zip(calls, handles, strict=True):
-            refused = isinstance(handle.exception(), ExecutorClosed)
-            assert call.ran == (0 if refused else 1)
+        handles.extend(lane.submit(call) for call in calls)
+
+    thread = threading.Thread(target=submit)
+    thread.start()
+    start.wait(PATIENCE_S)
+    lane.close()
+    thread.join(PATIENCE_S)
+    ended(lane)
+    for call, handle in zip(calls, handles, strict=True):
+        refused = isinstance(handle.exception(), ExecutorClosed)
+        assert call.ran == (0 if refused else 1)
 
 
 def test_an_idle_lane_that_nobody_refers_to_ends_its_thread() -> None:
@@ -342,7 +343,7 @@ def test_an_idle_lane_keeps_nothing_of_its_work_alive(lane: HostLane) -> None:
         pass
 
     thing, call = Thing(), Call()
-    gone = [weakref.ref(thing), weakref.ref(call)]
+    gone: list[weakref.ref[Any]] = [weakref.ref(thing), weakref.ref(call)]
     lane.submit(call, [thing]).wait(PATIENCE_S)
     failing = Call(_raise)
     gone.append(weakref.ref(failing))
@@ -541,7 +542,7 @@ class Clock:
         monkeypatch.setattr(host_module, "perf_counter_ns", lambda: self.now_ns)
         monkeypatch.setattr(host_module, "process_time_ns", lambda: self.process_ns)
         monkeypatch.setattr(host_module, "thread_time_ns", lambda: 0)
-        monkeypatch.setattr(host_module.time, "sleep", self.sleep)
+        monkeypatch.setattr(time, "sleep", self.sleep)
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)

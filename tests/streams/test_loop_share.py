@@ -15,12 +15,11 @@ import trio
 
 from fuel_async.errors import WrongLoop
 from fuel_async.streams import LoopShare
-from fuel_async.streams import loop_share as module
 from fuel_async.streams.loop_share import TURN_BESIDE_OVERDUE_NS, TURN_NS
-from tests.streams.support import PATIENCE_S
+from tests.streams.support import PATIENCE_S, turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 class Lane:
@@ -36,7 +35,7 @@ async def share() -> LoopShare:
 
 
 @pytest.fixture
-def sleeps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
     """What happens at each sleep of the loop's thread, one after the other; then nothing."""
     happens: list[Callable[[], object]] = []
     real = time.sleep
@@ -47,8 +46,8 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object
         else:
             real(seconds)
 
-    monkeypatch.setattr(module.time, "sleep", sleep)
-    yield happens
+    monkeypatch.setattr(time, "sleep", sleep)
+    return happens
 
 
 # --- which share ---
@@ -239,15 +238,9 @@ async def test_lanes_are_looked_after_until_their_work_is_done(share: LoopShare)
     lane, other = Lane(due_ns=1 << 62), Lane(due_ns=1 << 62, pending_count=0)
     share.watch(lane)
     share.watch(other)
-    async with asyncio.timeout(PATIENCE_S):
-        while other in share._lanes:
-            await asyncio.sleep(0)
+    await turns(until=lambda: other not in share._lanes)
     assert lane in share._lanes
     lane.pending_count = 0
-    async with asyncio.timeout(PATIENCE_S):
-        while share._lanes:
-            await asyncio.sleep(0)
+    await turns(until=lambda: not share._lanes)
     share.watch(lane)  # and anew
-    async with asyncio.timeout(PATIENCE_S):
-        while share._lanes:
-            await asyncio.sleep(0)
+    await turns(until=lambda: not share._lanes)

@@ -70,8 +70,8 @@ def test_the_host_is_found_where_the_system_tells_nothing(monkeypatch: pytest.Mo
     def fail(*_: Any, **__: Any) -> Any:
         raise OSError
 
-    monkeypatch.setattr(module.os, "sysconf", fail)
-    monkeypatch.setattr(module.os, "cpu_count", lambda: None)
+    monkeypatch.setattr(os, "sysconf", fail)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
     monkeypatch.setattr("builtins.open", fail)
     (info,) = discover()  # type: ignore[misc]
     assert (info.name, info.total_nbytes, info.detail) == ("host processor", None, "1 cores")

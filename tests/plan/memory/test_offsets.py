@@ -7,8 +7,8 @@ random interleavings, in which rows of several regions are under way at once, an
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +27,7 @@ from fuel_async.testing import Case, graphs, random_graph
 from tests.plan.support import US, priced, table, target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
 IN_PLACE = {OpKind.AddElementwise, OpKind.MulElementwise, OpKind.ExpElementwise, OpKind.NegElementwise}
 
@@ -81,7 +81,7 @@ class Planned:
 def precedes(planned: Planned) -> Callable[[int, int], bool]:
     """Whether one row has ended before another starts, in every run."""
     region_of = planned.regions.region_of
-    ancestors: list[set[int]] = []
+    ancestors: list[frozenset[int]] = []
     for needs in planned.regions.needs:
         ancestors.append(needs.union(*[ancestors[need] for need in needs]))
     position = {row: at for at, row in enumerate(planned.order)}
@@ -304,7 +304,7 @@ def test_an_operand_of_another_type_is_not_written_over() -> None:
 
 
 def test_bytes_are_not_reused_beside_a_region_that_still_reads_them() -> None:
-    """x is read in regions 1 and 2, beside each other: the second must not write over it, nor over the first's result"""
+    """x is read in regions 1 and 2, beside each other: the second writes over neither x nor the first's result"""
 
     def build(g: fa.Graph) -> None:
         x = g.input("x", (64,)).exp()  # row 0
@@ -431,7 +431,7 @@ def pyramid() -> fa.Graph:
 def perceptron(widths: Sequence[int], batch: int) -> fa.Graph:
     g = fa.Graph("perceptron")
     x = g.input("x", (batch, widths[0]))
-    for wide, narrow in zip(widths, widths[1:], strict=False):
+    for wide, narrow in pairwise(widths):
         x = (x @ g.constant(np.ones((wide, narrow), np.float32)) + g.constant(np.ones(narrow, np.float32))).relu()
     g.output("y", x)
     return g
