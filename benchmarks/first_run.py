@@ -14,6 +14,7 @@ from benchmarks.timing import Quiet, loop_factories, median, now_ns, run_on
 from benchmarks.workloads import Mixed, mixed
 from fuel_async.plan import make_plan
 from fuel_async.runtime.instances import Prepared
+from fuel_async.runtime.measured import Measured
 from fuel_async.streams import LoopShare
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ async def _phases_of(executor: fa.Executor, size: int, seed: int) -> dict[str, f
     clock.append(now_ns())
     plan = make_plan(frozen.without_constants(), target)
     clock.append(now_ns())
-    prepared = Prepared(plan, frozen, device, 0, lambda nbytes: None)
+    prepared = Prepared(plan, frozen, device, 0, Measured(plan.predicted_ns), lambda nbytes: None)
     instance = prepared.bind()
     clock.append(now_ns())
     feeds, outputs = list(work.feeds.values()), prepared.allocate_outputs()

@@ -192,7 +192,8 @@ def in_flight() -> tuple[int, int]:
 async def settled(executor: fa.Executor) -> None:
     """Wait until no lane works for a run of the executor and everything that a run takes is back."""
     engine = await executor.engine()
-    await engine.idle()
+    async with asyncio.timeout(PATIENCE_S):
+        await engine.idle()
     found = executor.statistics()
     assert (found.runs_active, found.runs_waiting, found.used_nbytes) == (0, 0, 0), found
     device = found.devices[CPU_DEVICE]
