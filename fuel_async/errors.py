@@ -7,7 +7,10 @@ there is one, and keeps the original cause in `__cause__`. Nothing is raised her
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 class FuelError(Exception):
@@ -100,7 +103,7 @@ class NoBackendForOp(UserError):
         hint = f"; {op} is there for {', '.join(near)}" if near else ""
         super().__init__(
             f"no kernel for {op} on [{', '.join(dtypes)}] "
-            f"(backends asked: {', '.join(available_backends) or 'none'}){hint}; cast with astype() or register a kernel"
+            f"(backends asked: {', '.join(available_backends) or 'none'}){hint}; cast or register a kernel"
         )
 
 
@@ -249,7 +252,9 @@ class ForkedProcess(UserError):
     """An executor opened before a fork was used in the child."""
 
     def __init__(self) -> None:
-        super().__init__("this executor was opened before the process forked and its threads are gone; open one after the fork")
+        super().__init__(
+            "this executor was opened before the process forked and its threads are gone; open one after the fork"
+        )
 
 
 class Stopped(FuelError):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ROOT = "fuel_async"
-MAX_LINES = 400
+#: Longest file, by folder: a test file is a list that is read by its names.
+MAX_LINES = {ROOT: 400, "examples": 400, "benchmarks": 400, "tests": 650}
 
 PURE = ("errors", "ir", "dispatch", "cost", "plan", "schedule")
 ACTING = ("registry", "storage", "streams", "backends", "judge")
@@ -106,9 +107,7 @@ class Sources:
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.trees = {path: ast.parse(text, path) for path, text in files.items()}
-        self.modules = {
-            path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in files
-        }
+        self.modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in files}
 
     def resolve(self, imported: Import) -> str | None:
         """The module inside the package that an import reads; "" for its root, None for other libraries."""
@@ -194,13 +193,12 @@ def test_the_layers_have_no_cycle() -> None:
 
 
 def test_files_stay_short() -> None:
-    folders = [REPOSITORY / name for name in (ROOT, "tests", "examples", "benchmarks")]
     lines = {
-        path.relative_to(REPOSITORY).as_posix(): len(path.read_text("utf-8").splitlines())
-        for folder in folders
-        for path in folder.rglob("*.py")
+        (folder, path.relative_to(REPOSITORY).as_posix()): len(path.read_text("utf-8").splitlines())
+        for folder in MAX_LINES
+        for path in (REPOSITORY / folder).rglob("*.py")
     }
-    assert {path: count for path, count in lines.items() if count > MAX_LINES} == {}
+    assert {path: count for (folder, path), count in lines.items() if count > MAX_LINES[folder]} == {}
 
 
 #: path of one file, its text, what is said of it (None: nothing). The tree around it is AROUND.

@@ -14,8 +14,7 @@ import fuel_async
 
 PACKAGE = Path(fuel_async.__file__).parent
 MODULES = [
-    "fuel_async"
-    + "".join(f".{part}" for part in path.relative_to(PACKAGE).with_suffix("").parts if part != "__init__")
+    "fuel_async" + "".join(f".{part}" for part in path.relative_to(PACKAGE).with_suffix("").parts if part != "__init__")
     for path in sorted(PACKAGE.rglob("*.py"))
     if path.name != "__main__.py"
 ]

@@ -6,14 +6,16 @@ there is nothing: it gives `Absent` with a reason. Devices advertise facts and e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fuel_async.cost import Rates
-from fuel_async.dispatch import BackendCapabilities, FitStatus, LaneProgram
-from fuel_async.ir import BackendId, Breathe, DeviceLocation
-from fuel_async.streams import Lane, ProgramInstance
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fuel_async.cost import Rates
+    from fuel_async.dispatch import BackendCapabilities, FitStatus, LaneProgram
+    from fuel_async.ir import BackendId, Breathe, DeviceLocation
+    from fuel_async.streams import Lane, ProgramInstance
 
 
 @dataclass(frozen=True, slots=True)

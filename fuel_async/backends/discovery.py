@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from fuel_async.backends.base import Absent, BackendSpec, DeviceInfo
 from fuel_async.errors import UserError
-from fuel_async.ir import DeviceLocation
+
+if TYPE_CHECKING:
+    from fuel_async.ir import DeviceLocation
 
 #: Entry points of this group name `BackendSpec` objects.
 GROUP = "fuel_async.backends"
@@ -62,6 +65,6 @@ def _ask(point: EntryPoint) -> list[Found] | Absent:
     try:
         spec: BackendSpec = point.load()
         devices = spec.discover()
-    except Exception as error:  # noqa: BLE001 - a broken backend is absent, with its error as the reason
+    except Exception as error:  # a broken backend is absent, with its error as the reason
         return Absent(f"{type(error).__name__}: {error}")
     return devices if isinstance(devices, Absent) else [Found(spec, info) for info in devices]

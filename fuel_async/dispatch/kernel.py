@@ -70,9 +70,7 @@ class BindableKernel(Protocol):
     #: is none.
     direct: Callable[..., object] | None
 
-    def bind(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], params: OpParams, scratch: Sequence[Any]
-    ) -> Bound:
+    def bind(self, inputs: Sequence[Any], outputs: Sequence[Any], params: OpParams, scratch: Sequence[Any]) -> Bound:
         """Check everything once and return the call; nothing it does may allocate arrays."""
 
     def scratch_nbytes(
@@ -98,9 +96,7 @@ DENSE_ONLY = KernelCaps()
 
 #: `(shapes, dtypes, params, caps)` -> cost; shapes and dtypes list the inputs, then the output. Pure; never
 #: raises for parameters it does not know but returns an unpriced estimate.
-CostFn: TypeAlias = Callable[
-    [Sequence[tuple[int, ...]], KernelDTypes, OpParams, BackendCapabilities], CostEstimate
-]
+CostFn: TypeAlias = Callable[[Sequence[tuple[int, ...]], KernelDTypes, OpParams, BackendCapabilities], CostEstimate]
 
 
 def unknown_cost(
@@ -135,9 +131,7 @@ class RuntimeFused:
 
     def __post_init__(self) -> None:
         if self.fused_id < RUNTIME_FUSED_BASE:
-            raise UserError(
-                f"fused op {self.fused_id} is a fixed one; run-time ids start at {RUNTIME_FUSED_BASE}"
-            )
+            raise UserError(f"fused op {self.fused_id} is a fixed one; run-time ids start at {RUNTIME_FUSED_BASE}")
 
 
 #: What a kernel computes: an op kind, or a region fused at run time.

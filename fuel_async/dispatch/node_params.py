@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fuel_async.dispatch.kernel import KernelDTypes
 from fuel_async.dispatch.params import OpParams
 from fuel_async.ir import Attrs, OpKind, OpSpec, TensorType
+
+if TYPE_CHECKING:
+    from fuel_async.dispatch.kernel import KernelDTypes
 
 Sizes: TypeAlias = tuple[int, ...]
 _Rule: TypeAlias = Callable[[Any, Sequence[Sizes], Sizes], OpParams]

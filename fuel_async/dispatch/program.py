@@ -8,13 +8,16 @@ device, feeds, outputs, sessions and scalars at each submission. All programs of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from fuel_async.dispatch.kernel import KernelRef
-from fuel_async.dispatch.params import OpParams
-from fuel_async.ir import FrozenGraph, Layout, TensorType
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.dispatch.kernel import KernelRef
+    from fuel_async.dispatch.params import OpParams
+    from fuel_async.ir import FrozenGraph, Layout, TensorType
 
 
 class SlotClass(IntEnum):

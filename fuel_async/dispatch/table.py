@@ -65,14 +65,10 @@ class KernelBindingTable:
 
         Registering one kernel twice under one key is found by `finalize`. `RegistryMisuse` after `finalize`.
         """
-        entry = BindingEntry(
-            kernel, caps, precision, cost, kernel_source, is_generic, kernel_revision_hash, cost_expr
-        )
+        entry = BindingEntry(kernel, caps, precision, cost, kernel_source, is_generic, kernel_revision_hash, cost_expr)
         self.register_entry(op, dtypes, backend, entry)
 
-    def register_entry(
-        self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId, entry: BindingEntry
-    ) -> None:
+    def register_entry(self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId, entry: BindingEntry) -> None:
         """Append a whole row; the errors are those of `register`."""
         self._check_open()
         if not dtypes:
@@ -162,15 +158,11 @@ class KernelBindingTable:
         """Whether `lookup` would find a kernel, by the same rule."""
         return self._pick(op, dtypes, backend) is not None
 
-    def lookup_alternatives(
-        self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId
-    ) -> tuple[BindingEntry, ...]:
+    def lookup_alternatives(self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId) -> tuple[BindingEntry, ...]:
         """Return all siblings in order, those that require a broadcast operand included; () when absent."""
         return self._rows.get((op, dtypes, backend), ())
 
-    def lookup_precision(
-        self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId
-    ) -> PrecisionGuarantee:
+    def lookup_precision(self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId) -> PrecisionGuarantee:
         """Return the precision of the row that `lookup_entry` takes; UNAUDITED when there is none."""
         entry = self._pick(op, dtypes, backend)
         return PrecisionGuarantee.UNAUDITED if entry is None else entry.precision
@@ -188,11 +180,7 @@ class KernelBindingTable:
         """Return the first kernel that `backend` has for that fused region; None when it has none."""
         wanted = RuntimeFused(fused_id)
         return next(
-            (
-                entries[0]
-                for (op, _, found), entries in self._rows.items()
-                if (op, found) == (wanted, backend)
-            ),
+            (entries[0] for (op, _, found), entries in self._rows.items() if (op, found) == (wanted, backend)),
             None,
         )
 
@@ -200,9 +188,7 @@ class KernelBindingTable:
 
     def iter_keys(self) -> Iterator[tuple[OpKind, KernelDTypes, BackendId]]:
         """Iterate over the keys in order of their first registration."""
-        return (
-            (op, dtypes, backend) for op, dtypes, backend in self._rows if not isinstance(op, RuntimeFused)
-        )
+        return ((op, dtypes, backend) for op, dtypes, backend in self._rows if not isinstance(op, RuntimeFused))
 
     def iter_entries(self) -> Iterator[tuple[OpKind, KernelDTypes, BackendId, BindingEntry]]:
         """Iterate over every row, siblings in order."""

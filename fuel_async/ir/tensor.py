@@ -233,7 +233,7 @@ class Tensor:
         """Gaussian error linear unit: by erf ("none"), or by its tanh approximation ("tanh")."""
         return self._unary("gelu" if approximate == "tanh" else "gelu_erf")
 
-    def clip(self, min: Scalar | None = None, max: Scalar | None = None) -> Tensor:  # noqa: A002 - the standard's names
+    def clip(self, min: Scalar | None = None, max: Scalar | None = None) -> Tensor:  # noqa: A002 - the standard's
         """Clamp each element into [min, max]; an absent bound is open."""
         low = float("-inf") if min is None else _number("clip", min)
         high = float("inf") if max is None else _number("clip", max)

@@ -5,9 +5,12 @@ The cut (`plan.regions`) walks forwards and has to know, at a fork, what it cann
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from fuel_async.ir import Breathe
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.ir import Breathe
 
 #: From this predicted time on, running beside something else pays for a launch of its own.
 HEAVY_NS = 50_000

@@ -240,5 +240,3 @@ class _Lowering:
 
 def _sizes(kind: TensorType) -> tuple[int, ...]:
     return kind.shape  # type: ignore[return-value]  # concrete once the graph's symbols are bound
-
-

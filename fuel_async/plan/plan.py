@@ -7,9 +7,8 @@ every 64 nodes.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +17,11 @@ from fuel_async.ir import Breathe, FrozenGraph, TensorType, no_breath
 from fuel_async.plan.lower import Rows, lower
 from fuel_async.plan.memory import Arena, assign_offsets
 from fuel_async.plan.regions import Cut, cut
-from fuel_async.plan.resolve import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.plan.resolve import Target
 
 #: A C call over more items than this holds the interpreter for longer than a loop should wait.
 _SLICE = 2_048
@@ -80,9 +83,7 @@ def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) 
     for number, needs in enumerate(regions.needs):
         for need in needs:
             dependents[need].append(number)
-    outputs = tuple(
-        Port(name, graph.types[node], name in graph.boolean) for name, node in graph.outputs.items()
-    )
+    outputs = tuple(Port(name, graph.types[node], name in graph.boolean) for name, node in graph.outputs.items())
     return Plan(
         graph=graph,
         regions=tuple(

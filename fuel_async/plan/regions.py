@@ -14,13 +14,16 @@ region: a graph of ten thousand tiny kernels becomes a handful of regions, not t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
+from typing import TYPE_CHECKING
 
 from fuel_async.ir import Breathe, no_breath
 from fuel_async.plan.branches import HEAVY_NS as HEAVY_NS
 from fuel_async.plan.branches import Branches
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
 
 #: A region is never interrupted on a GPU, and is what cancellation waits for: its predicted time is bounded.
 LONGEST_NS = 2_000_000
@@ -74,9 +77,7 @@ def by_time(costs_ns: Sequence[int]) -> list[int]:
     return regions
 
 
-def _needs(
-    regions: Sequence[int], preds: Sequence[tuple[int, ...]], breathe: Breathe
-) -> list[frozenset[int]]:
+def _needs(regions: Sequence[int], preds: Sequence[tuple[int, ...]], breathe: Breathe) -> list[frozenset[int]]:
     needs: list[set[int]] = [set() for _ in range(max(regions, default=-1) + 1)]
     breathe()
     for row, sources in enumerate(preds):
@@ -131,7 +132,7 @@ class _Cutting:
             if sources:
                 source = sources[0]
                 region = place[source]
-                if region >= 0 and spent[region] + cost <= limit[region] and not cuts[source]:
+                if region >= 0 and spent[region] + cost <= limit[region] and not cuts[source]:  # noqa: SIM102
                     if len(sources) == 1 or (
                         len(sources) == 2 and place[sources[1]] == region and not cuts[sources[1]]
                     ):
@@ -174,7 +175,7 @@ class _Cutting:
         regions.discard(region)
         self._depend(region, regions)
 
-    # --- regions -------------------------------------------------------------------------------------------------------
+    # --- regions ----------------------------------------------------------------------------------
 
     def _open(self, start_ns: int) -> int:
         self.start_ns.append(start_ns)
@@ -221,8 +222,7 @@ class _Cutting:
         return {
             place[source]
             for source in self.preds[row]
-            if place[source] >= 0
-            and (forks[source] or (source in outputs and spent[place[source]] >= HEAVY_NS))
+            if place[source] >= 0 and (forks[source] or (source in outputs and spent[place[source]] >= HEAVY_NS))
         }
 
     def _takes(self, region: int, regions: set[int], cost: int) -> bool:
@@ -240,7 +240,7 @@ class _Cutting:
             self.start_ns[region] = ready
         return True
 
-    # --- light rows ----------------------------------------------------------------------------------------------------
+    # --- light rows -------------------------------------------------------------------------------
 
     def _join_cluster(self, row: int, cost: int, light: set[int]) -> None:
         """Add a row without a region among its producers to their cluster; a cluster that has grown becomes one."""

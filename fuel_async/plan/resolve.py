@@ -6,8 +6,8 @@ What is asked here has the same answer for all nodes of equal op, parameters and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fuel_async.cost import Rates, default_cost_for_op_kind
 from fuel_async.dispatch import (
@@ -22,6 +22,9 @@ from fuel_async.dispatch import (
 )
 from fuel_async.errors import FuelError, GraphError
 from fuel_async.ir import CostEstimate, DType, FrozenGraph, OpKind, OpSpec, PrecisionGuarantee, TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +77,16 @@ def _price(
     params: OpParams,
     capabilities: BackendCapabilities,
 ) -> CostEstimate:
-    """What the kernel says it costs, else Layer 1's price of its kind, else the traffic of its operands: never nothing."""
+    """What the kernel says it costs, else Layer 1's price of its kind, else its operands' traffic: never nothing."""
     declared = entry.cost(shapes, dtypes, params, capabilities)
     if not declared.is_unpriced:
         return declared
     counted = default_cost_for_op_kind(kind)(shapes, dtypes, params, capabilities)
     if not counted.is_unpriced:
         return counted
-    nbytes = sum(math.prod(shape) * dtype.nbytes for shape, dtype in zip(shapes, _each(dtypes, len(shapes)), strict=True))
+    nbytes = sum(
+        math.prod(shape) * dtype.nbytes for shape, dtype in zip(shapes, _each(dtypes, len(shapes)), strict=True)
+    )
     return CostEstimate(flops=math.prod(shapes[-1]), bytes_moved=nbytes)
 
 

@@ -107,14 +107,10 @@ def _apply(extender: Extender, table: KernelBindingTable) -> None:
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise RegistryMisuse(
-            f"{extender!r} returned an awaitable; kernels are registered by a plain function"
-        )
+        raise RegistryMisuse(f"{extender!r} returned an awaitable; kernels are registered by a plain function")
 
 
-def _with_pack(
-    table: KernelBindingTable, load: Callable[[], Extender]
-) -> tuple[KernelBindingTable, str | None]:
+def _with_pack(table: KernelBindingTable, load: Callable[[], Extender]) -> tuple[KernelBindingTable, str | None]:
     """Return an open table with the pack's kernels, or `table` itself and what went wrong."""
     extended = table.copy()
     try:

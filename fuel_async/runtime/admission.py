@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import heapq
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from fuel_async.errors import ExecutorClosed, OutOfMemory
 from fuel_async.streams import LoopShare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class _State(Enum):
@@ -38,7 +41,7 @@ class Admission:
     """Two budgets, runs and bytes, and the line of those who wait for them. All methods take any thread."""
 
     def __init__(self, device: str, max_runs: int, budget_nbytes: int, reclaim: Callable[[int], int]) -> None:
-        """`reclaim(nbytes)` drops idle instances, at least that much if it can, and returns how much; it calls `free`."""
+        """`reclaim(nbytes)` drops idle instances, that much if it can, and returns how much; it calls `free`."""
         self.device, self.max_runs, self.budget_nbytes = device, max_runs, budget_nbytes
         self._reclaim = reclaim
         self._lock = threading.RLock()  # re-entrant: a collected plan gives its idle bytes back from anywhere

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 
 @types.coroutine

@@ -7,10 +7,8 @@ small program seen before) makes no task, no future and no hop beyond its one ch
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fuel_async.errors import FeedError, FuelError
 from fuel_async.ir import FrozenGraph, Graph, PrecisionGuarantee, freeze
@@ -18,13 +16,18 @@ from fuel_async.runtime import feeds as feed_rules
 from fuel_async.runtime.admission import Admission
 from fuel_async.runtime.checkpoint import checkpoint
 from fuel_async.runtime.config import INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, Config
-from fuel_async.runtime.instances import Array, PlanInstance, Prepared
 from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, described
 from fuel_async.runtime.plans import Key, PlanCache
-from fuel_async.runtime.session import Session
 from fuel_async.runtime.single_flight import SingleFlight
 from fuel_async.runtime.statistics import Counters
 from fuel_async.streams import LoopShare, without_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from fuel_async.runtime.instances import Array, PlanInstance, Prepared
+    from fuel_async.runtime.session import Session
 
 #: The key of graphs without symbols, run without a precision floor.
 _PLAIN: Key = ((), None)
@@ -104,11 +107,9 @@ class Engine:
             share = self._here = LoopShare.of(loop)
         return share
 
-    # --- in place --------------------------------------------------------------------------------------------------------
+    # --- in place ---------------------------------------------------------------------------------
 
-    def _run_inline(
-        self, graph: FrozenGraph, prepared: Prepared, values: Sequence[Array], share: LoopShare
-    ) -> Results:
+    def _run_inline(self, graph: FrozenGraph, prepared: Prepared, values: Sequence[Array], share: LoopShare) -> Results:
         """Run here and now. It holds nothing between two turns of the loop, so it needs no admission: its instance is
         counted as idle, which it is again when anybody can look.
         """
@@ -143,7 +144,7 @@ class Engine:
         counters.kernels += prepared.plan.kernels
         return prepared.deliver(outputs)
 
-    # --- on lanes --------------------------------------------------------------------------------------------------------
+    # --- on lanes ---------------------------------------------------------------------------------
 
     async def _run_on_lanes(
         self,
@@ -212,7 +213,7 @@ class Engine:
         if self._waiting_for_idle:
             self._tell_idle()
 
-    # --- preparing -------------------------------------------------------------------------------------------------------
+    # --- preparing --------------------------------------------------------------------------------
 
     def _key(self, frozen: FrozenGraph, feeds: Mapping[str, Any], precision: PrecisionGuarantee | None) -> Key:
         if not frozen.symbols:
@@ -272,7 +273,7 @@ class Engine:
     def _reclaim(self, nbytes: int) -> int:
         return self.cache.reclaim(nbytes)
 
-    # --- the end -----------------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     async def idle(self) -> None:
         """Wait until every run that was begun has ended and no lane works for one; runs in place hold nothing."""

@@ -11,9 +11,8 @@ import asyncio
 import threading
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from fuel_async.backends import Device
 from fuel_async.errors import ExecutorClosed, ForkedProcess, Overloaded, UserError
 from fuel_async.ir import DeviceLocation, Graph, Layout, PrecisionGuarantee
 from fuel_async.registry import fork_generation
@@ -27,6 +26,9 @@ from fuel_async.runtime.statistics import DeviceStatistics, Statistics
 from fuel_async.runtime.walk import Walk
 from fuel_async.storage import DeviceArray, from_array
 from fuel_async.streams import LoopShare
+
+if TYPE_CHECKING:
+    from fuel_async.backends import Device
 
 
 class Executor:
@@ -50,9 +52,7 @@ class Executor:
         host_lanes: int | None = None,
         blas_threads: int | None = None,
     ) -> None:
-        self._config = make_config(
-            devices, memory, max_inflight, max_queued, placement, host_lanes, blas_threads
-        )
+        self._config = make_config(devices, memory, max_inflight, max_queued, placement, host_lanes, blas_threads)
         self._session = Session(self._config)
         self._engine: Engine | None = None
         self._opening = threading.Lock()
@@ -62,7 +62,7 @@ class Executor:
         self._last = Statistics(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, MappingProxyType({}))
         self._submitted: set[asyncio.Task[Results]] = set()
 
-    # --- running -------------------------------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------
 
     @overload
     async def run(
@@ -191,7 +191,7 @@ class Executor:
         async with asyncio.timeout(timeout_s):
             return await engine.run(graph, feeds, precision, priority, progress)
 
-    # --- looking -------------------------------------------------------------------------------------------------------
+    # --- looking ----------------------------------------------------------------------------------
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -234,7 +234,7 @@ class Executor:
             ),
         )
 
-    # --- life ------------------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -318,10 +318,6 @@ class Executor:
 def _device_arrays(engine: Engine, results: Results) -> dict[str, DeviceArray]:
     location = engine.session.device.location
     return {
-        name: DeviceArray(
-            from_array(array, device=location), Layout.contiguous(array.shape), array.dtype.kind == "b"
-        )
+        name: DeviceArray(from_array(array, device=location), Layout.contiguous(array.shape), array.dtype.kind == "b")
         for name, array in results.items()
     }
-
-

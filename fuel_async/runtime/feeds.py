@@ -6,8 +6,7 @@ bool arrays are viewed as uint8, Python numbers and lists take the declared dtyp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,9 @@ from numpy.typing import NDArray
 from fuel_async.errors import FeedError, FuelError
 from fuel_async.ir import Dim, DType, FrozenGraph, Symbolic, TensorType, UnboundSymbol, bind
 from fuel_async.storage import DeviceArray
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Array = NDArray[Any]
 
@@ -51,7 +53,7 @@ def check(graph: FrozenGraph, feeds: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def as_arrays(graph: FrozenGraph, feeds: Mapping[str, Any], sizes: Mapping[str, int]) -> list[Array]:
-    """Return the feeds as arrays of the declared types, in the order of the inputs. `FeedError` names all that do not fit.
+    """Return the feeds as arrays of the declared types, in the inputs' order. `FeedError` names all that do not fit.
 
     An array that lies row-major is returned as it is; others are returned as they are too, and copied by the caller.
     """

@@ -8,21 +8,25 @@ the next run until memory is asked back.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fuel_async.backends import Device
 from fuel_async.ir import Breathe, FrozenGraph, no_breath
-from fuel_async.plan import Plan, Port
 from fuel_async.schedule import RunShape, shape_of
-from fuel_async.runtime.measured import Measured
-from fuel_async.streams import ProgramInstance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fuel_async.backends import Device
+    from fuel_async.plan import Plan, Port
+    from fuel_async.runtime.measured import Measured
+    from fuel_async.streams import ProgramInstance
 
 Array = NDArray[Any]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanInstance:
@@ -53,8 +57,8 @@ class Prepared:
         "measured",
         "nbytes",
         "output_nbytes",
-        "ports",
         "plan",
+        "ports",
         "shape",
     )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fuel_async.runtime.run import Run
+if TYPE_CHECKING:
+    from fuel_async.runtime.run import Run
 
 Feeds: TypeAlias = Mapping[str, Any]
 

@@ -31,7 +31,7 @@ class Measured:
             self.history.record(work_ns)
 
     def in_place(self, elapsed_ns: int) -> None:
-        """Take note of a run in place. A kernel that waits shows only here: the clock of a lane's work cannot see it."""
+        """Take note of a run in place. A kernel that waits shows only here: a lane's clock cannot see it."""
         self.history.record(elapsed_ns)
         if elapsed_ns <= OVERRUN_NS:
             self._overruns = 0

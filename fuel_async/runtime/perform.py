@@ -11,15 +11,12 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from numpy.typing import NDArray
 
 from fuel_async.errors import InvariantBroken, KernelFailed
-from fuel_async.ir import FrozenGraph
-from fuel_async.runtime.instances import PlanInstance, Prepared
 from fuel_async.schedule import (
     CancelRequested,
     Deliver,
@@ -35,6 +32,12 @@ from fuel_async.schedule import (
     Stop,
 )
 from fuel_async.streams import CompletionHandle, Lane, LoopShare, StopFlag, Waker, fresh
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fuel_async.ir import FrozenGraph
+    from fuel_async.runtime.instances import PlanInstance, Prepared
 
 _LOG = logging.getLogger("fuel_async")
 
@@ -176,7 +179,7 @@ class Driver:
         self._fail(run, InvariantBroken("a run is scheduled by the rules", str(error), story))
         self._released(run, False, intact=False)
 
-    # --- effects -------------------------------------------------------------------------------------------------------
+    # --- effects ----------------------------------------------------------------------------------
 
     def _perform(self, instructions: Sequence[Instruction]) -> None:
         for instruction in instructions:
@@ -252,7 +255,7 @@ def _settle(future: asyncio.Future[Results], outcome: Results | BaseException) -
 
 
 def described(error: BaseException, graph: FrozenGraph) -> BaseException:
-    """A fresh error that names the node as this graph's builder knows it: plans are shared by graphs of equal structure.
+    """A fresh error that names the node as this graph's builder knows it: equal graphs share a plan.
 
     StopIteration cannot go through a future, so everything a kernel raises comes as the cause of a `KernelFailed`.
     """

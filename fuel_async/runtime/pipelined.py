@@ -248,9 +248,7 @@ class Walking:
         self._producers[node] = handle
         return handle
 
-    def _dense_copy(
-        self, node: int, arg: int, lane: HostLane, stop: StopFlag
-    ) -> tuple[Storage, CompletionHandle]:
+    def _dense_copy(self, node: int, arg: int, lane: HostLane, stop: StopFlag) -> tuple[Storage, CompletionHandle]:
         """Submit a row-major copy of a strided operand, for one call of a kernel that reads no strides."""
         dtype, layout = self.graph.types[arg].dtype, self._layouts[arg]
         assert _COPY.kind is not None  # a kernel op

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from itertools import count
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import ref as weakref
 
 from fuel_async.ir import Breathe, FrozenGraph, PrecisionGuarantee, no_breath
@@ -19,7 +18,11 @@ from fuel_async.plan import Plan, make_plan
 from fuel_async.registry import topology_generation
 from fuel_async.runtime.instances import Prepared
 from fuel_async.runtime.measured import Measured
-from fuel_async.runtime.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fuel_async.runtime.session import Session
 
 #: Plans kept, and prepared plans kept.
 MOST_PLANS = 256

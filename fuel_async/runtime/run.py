@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fuel_async.runtime.perform import Progress
 from fuel_async.streams import fresh
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Generator
+
+    from fuel_async.runtime.perform import Progress
 
 _LOG = logging.getLogger("fuel_async")
 

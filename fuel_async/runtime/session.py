@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fuel_async.backends import Device, OpenOptions, discover
-from fuel_async.dispatch import BackendCapabilities, KernelBindingTable
 from fuel_async.errors import DeviceLost, ExecutorClosed, InternalError
 from fuel_async.ir import CPU_DEVICE, Breathe, PrecisionGuarantee
 from fuel_async.plan import Target
 from fuel_async.registry import fork_generation, global_bindings
 from fuel_async.runtime.blas import BLAS
-from fuel_async.runtime.config import Config
 from fuel_async.streams import CompletionHandle, HostLane, Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fuel_async.dispatch import BackendCapabilities, KernelBindingTable
+    from fuel_async.runtime.config import Config
 
 T = TypeVar("T")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from fuel_async.ir import Breathe
-from fuel_async.runtime.session import Session, WorkerCall
 from fuel_async.streams import CompletionHandle, LoopShare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from fuel_async.ir import Breathe
+    from fuel_async.runtime.session import Session, WorkerCall
 
 T = TypeVar("T")
 

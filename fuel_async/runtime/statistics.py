@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fuel_async.ir import DeviceLocation
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fuel_async.ir import DeviceLocation
 
 
 class Counters:

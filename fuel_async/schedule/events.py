@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from fuel_async.schedule.shape import RunShape
+if TYPE_CHECKING:
+    from fuel_async.schedule.shape import RunShape
 
 
 @dataclass(frozen=True, slots=True)

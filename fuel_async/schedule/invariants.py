@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fuel_async.errors import InvariantBroken
-from fuel_async.schedule.scheduler import Scheduler
 from fuel_async.schedule.state import Phase, RunState
+
+if TYPE_CHECKING:
+    from fuel_async.schedule.scheduler import Scheduler
 
 
 def check(scheduler: Scheduler) -> None:

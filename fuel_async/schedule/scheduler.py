@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fuel_async.errors import InvariantBroken
 from fuel_async.schedule.events import CancelRequested, Event, RegionFailed, RegionFinished, RunAdmitted
 from fuel_async.schedule.instructions import Deliver, Instruction, Launch, Release, Stop
 from fuel_async.schedule.selector import LaneLoad, choose_lane
-from fuel_async.schedule.shape import LaneShape
 from fuel_async.schedule.state import Phase, RunState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from fuel_async.schedule.shape import LaneShape
 
 #: Events that the story remembers.
 STORY_LENGTH = 128
@@ -30,8 +33,8 @@ class Scheduler:
         """Start with idle lanes."""
         self.loads = [LaneLoad(shape) for shape in lanes]
         self.runs: dict[int, RunState] = {}
-        #: Runs with candidates: (-priority, turn, run); an entry may be stale. Those whose candidates are all fine stand
-        #: apart where some lane takes none: else each event would pass over all of them, for a lane they cannot use.
+        #: Runs with candidates: (-priority, turn, run); an entry may be stale. Those whose candidates are all fine
+        #: stand apart where some lane takes none: else each event would pass over all of them for nothing.
         self._queues: tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]] = ([], [])
         self._apart = len(lanes) > 1 and not all(lane.takes_fine for lane in lanes)
         #: By run, which of the two it stands in.
@@ -69,7 +72,7 @@ class Scheduler:
                 self.loads[lane].give(state.shape.predicted_ns[region])
         return story
 
-    # --- events --------------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def _admit(self, event: RunAdmitted) -> Sequence[Instruction]:
         if event.run in self.runs:
@@ -104,7 +107,7 @@ class Scheduler:
             return ()
         return self._stop(state, None)
 
-    # --- steps ---------------------------------------------------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------
 
     def _settle(self, run: int, region: int) -> RunState:
         state = self.runs.get(run)
@@ -128,20 +131,20 @@ class Scheduler:
         del self.runs[state.run]
         return (Release(state.run),)
 
-    # --- placing ---------------------------------------------------------------------------------------------------------
+    # --- placing ----------------------------------------------------------------------------------
 
     def _enqueue(self, state: RunState) -> None:
         if not state.candidates or self._queued.get(state.run) == 0:
             return
         fine = state.shape.fine
-        which = int(self._apart and all([fine[region] for region in state.candidates]))
+        which = int(self._apart and all(fine[region] for region in state.candidates))
         if self._queued.get(state.run) != which:
             self._queued[state.run] = which
             heapq.heappush(self._queues[which], (-state.priority, state.turn, state.run))
 
     def _go_on(self, state: RunState) -> Sequence[Instruction]:
         """Let a run have its turn; at once when no other waits for one and every lane has room."""
-        if self._queued or not all([load.free for load in self.loads]):
+        if self._queued or not all(load.free for load in self.loads):
             self._enqueue(state)
             return ()
         launches: list[Instruction] = []
@@ -159,8 +162,8 @@ class Scheduler:
         """Take out the run whose turn it is, among those that some lane has a slot for."""
         queues, queued, loads = self._queues, self._queued, self.loads
         while True:
-            usable = [0] if queues[0] and any([load.free for load in loads]) else []
-            if queues[1] and any([load.free and load.shape.takes_fine for load in loads]):
+            usable = [0] if queues[0] and any(load.free for load in loads) else []
+            if queues[1] and any(load.free and load.shape.takes_fine for load in loads):
                 usable.append(1)
             if not usable:
                 return None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from fuel_async.plan import Plan
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.plan import Plan
 
 #: Kernels below this mean predicted time never release the interpreter for long: two lanes of them only convoy on it.
 FINE_KERNEL_NS = 4_000

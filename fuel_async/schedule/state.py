@@ -6,12 +6,16 @@ lane's order, it may be submitted at once, so that the lane goes from one to the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from fuel_async.errors import InvariantBroken
-from fuel_async.schedule.shape import RunShape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from fuel_async.schedule.shape import RunShape
 
 
 _NONE: frozenset[int] = frozenset()

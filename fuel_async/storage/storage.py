@@ -214,9 +214,7 @@ def as_array(storage: Storage, layout: Layout) -> HostArray:
         span = layout.span()
     if span is None:
         return np.ndarray(layout.shape, dtype, data)
-    raise ShapeMismatch(
-        "as_array", f"{layout} touches elements {span[0]} to {span[1]}, outside {storage.describe()}"
-    )
+    raise ShapeMismatch("as_array", f"{layout} touches elements {span[0]} to {span[1]}, outside {storage.describe()}")
 
 
 def _typed(storage: Storage, role: str) -> HostArray:
@@ -229,9 +227,7 @@ def _bytes_of(storage: Storage, role: str) -> npt.NDArray[np.uint8]:
     return storage._bytes
 
 
-def alloc_cpu(
-    dtype: DType, count: int, *, zeroed: bool = False, device: DeviceLocation = CPU_DEVICE
-) -> Storage:
+def alloc_cpu(dtype: DType, count: int, *, zeroed: bool = False, device: DeviceLocation = CPU_DEVICE) -> Storage:
     """Allocate host memory for `count` elements, aligned to 64 bytes; uninitialised unless `zeroed`.
 
     `DTypeMismatch` for a dtype without a numpy form, `MemoryError` from numpy when there is none left.

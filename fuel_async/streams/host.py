@@ -16,16 +16,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from time import perf_counter_ns, process_time_ns, thread_time_ns
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fuel_async.errors import DeviceLost, ExecutorClosed, ShapeMismatch, Stopped
-from fuel_async.ir import DeviceLocation
 from fuel_async.registry import Inflight, inflight_of
 from fuel_async.streams.completion import CompletionHandle, HostSignal, Timing
 from fuel_async.streams.errors import without_frames
-from fuel_async.streams.lane import StopFlag
+
+if TYPE_CHECKING:
+    from fuel_async.ir import DeviceLocation
+    from fuel_async.streams.lane import StopFlag
 
 #: Kernels that hold the interpreter run for at least and at most this long between two sleeps.
 STRETCH_NS = 250_000
@@ -307,7 +309,7 @@ class _Server:
                 if stop is not None and stop.stopped:
                     raise Stopped
                 job.instance.execute(*job.bound, stop, pace)
-            except BaseException as caught:  # noqa: BLE001 - a lane outlives whatever a kernel raises
+            except BaseException as caught:  # a lane outlives whatever a kernel raises
                 error = without_frames(caught)
             lane.settled(job, started_ns, thread_time_ns() - work_ns if exact else None, error)
             self._due = None

@@ -6,13 +6,15 @@ never blocks and may be done from any thread. Within a lane work runs in the ord
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fuel_async.dispatch import LaneProgram
-from fuel_async.ir import DeviceLocation
-from fuel_async.streams.completion import CompletionHandle
-from fuel_async.streams.history import History
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.dispatch import LaneProgram
+    from fuel_async.ir import DeviceLocation
+    from fuel_async.streams.completion import CompletionHandle
+    from fuel_async.streams.history import History
 
 
 class StopFlag:

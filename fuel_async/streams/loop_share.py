@@ -88,7 +88,7 @@ class LoopShare:
         except RuntimeError:
             raise WrongLoop(_other_loop()) from None
 
-    # --- the ration of inline work -------------------------------------------------------------------------------------
+    # --- the ration of inline work ----------------------------------------------------------------
 
     def take(self, cost_ns: int) -> bool:
         """Take `cost_ns` of this turn's ration; False when others wait or it is used up, then `wait` for a turn.
@@ -122,7 +122,7 @@ class LoopShare:
         if self._armed:
             asyncio.get_running_loop().call_soon(self._turn)
 
-    # --- courtesy --------------------------------------------------------------------------------------------------------
+    # --- courtesy ---------------------------------------------------------------------------------
 
     def watch(self, lane: Due) -> None:
         """Look after `lane` while it has work."""
@@ -141,7 +141,7 @@ class LoopShare:
             asyncio.get_running_loop().call_later(min(max(wait_s, LOOK_S), 5 * LOOK_S), self._look)
 
     def _help(self) -> bool:
-        """Give the interpreter to a lane that is overdue; whether one then moved. About 60 µs of this thread, when needed."""
+        """Give the interpreter to a lane that is overdue; whether one then moved. About 60 µs, when needed."""
         now_ns = perf_counter_ns()
         overdue = [(lane, lane.due_ns) for lane in self._lanes if lane.due_ns < now_ns]
         if overdue:

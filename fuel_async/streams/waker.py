@@ -7,8 +7,11 @@ import contextlib
 import contextvars
 import weakref
 from collections import deque
-from collections.abc import Callable
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: A drain gives the loop back after this long and goes on at its next turn.
 DRAIN_NS = 200_000
@@ -27,7 +30,7 @@ class Waker:
         self._context = contextvars.Context()  # else each call would copy the poster's
 
     def post(self, call: Callable[[], None]) -> None:
-        """Run `call` on the loop. Any thread. On a closed loop it runs here: nobody waits, but buffers must come back."""
+        """Run `call` on the loop. Any thread. On a closed loop it runs here, since buffers must come back."""
         self._posts.append(call)
         loop = self._loop()
         if self._armed:  # append, then look; the drain clears, then empties: no post is lost

@@ -113,9 +113,7 @@ def test_of_several_paths_for_one_pair_the_matrix_keeps_the_cheapest_whatever_th
         assert matrix.path(CUDA0, CUDA1) is TransferPath.Peer
 
 
-def kernel(
-    inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams
-) -> None:
+def kernel(inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams) -> None:
     raise AssertionError("deriving capabilities never calls a kernel")
 
 

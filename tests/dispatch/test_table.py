@@ -36,9 +36,7 @@ FILLED = PrecisionGuarantee.PRIMITIVE_DETERMINISTIC_CPU
 def make_kernel() -> KernelRef:
     """A kernel that does nothing and is like no other."""
 
-    def kernel(
-        inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams
-    ) -> None:
+    def kernel(inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams) -> None:
         raise AssertionError("a table never calls a kernel")
 
     return kernel

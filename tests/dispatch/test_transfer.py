@@ -14,9 +14,7 @@ GPU0, GPU1 = DeviceLocation(BackendId.CUDA), DeviceLocation(BackendId.CUDA, 1)
 
 def test_a_device_reaches_itself_without_being_told_so() -> None:
     assert TransferMatrix().path(GPU0, GPU0) is TransferPath.SameDevice
-    assert (
-        TransferMatrix([(GPU0, GPU0, TransferPath.HostStaging)]).path(GPU0, GPU0) is TransferPath.SameDevice
-    )
+    assert TransferMatrix([(GPU0, GPU0, TransferPath.HostStaging)]).path(GPU0, GPU0) is TransferPath.SameDevice
 
 
 def test_where_nothing_is_advertised_the_host_stages() -> None:
@@ -31,9 +29,7 @@ def test_direction_matters() -> None:
 
 
 @pytest.mark.parametrize(("cheap", "dear"), list(itertools.combinations(CHEAPEST_FIRST, 2)))
-def test_the_cheaper_of_two_advertised_paths_wins_in_either_order(
-    cheap: TransferPath, dear: TransferPath
-) -> None:
+def test_the_cheaper_of_two_advertised_paths_wins_in_either_order(cheap: TransferPath, dear: TransferPath) -> None:
     for first, second in ((cheap, dear), (dear, cheap)):
         assert TransferMatrix([(GPU0, GPU1, first), (GPU0, GPU1, second)]).path(GPU0, GPU1) is cheap
 

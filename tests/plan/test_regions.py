@@ -160,6 +160,18 @@ def test_diamonds_inside_branches_stay_inside() -> None:
     assert drawn.regions() == ["x", "a al ar aj", "b bl br bj", "y"]
 
 
+def test_a_branch_may_be_heavy_only_beyond_a_diamond() -> None:
+    """x 100 --> a 5 --> l 10, r 10 --> j 40; b likewise --> y 5"""
+    drawn = rows(
+        """
+        x 100 | a 5 x | al 10 a | ar 10 a | aj 40 al ar
+              | b 5 x | bl 10 b | br 10 b | bj 40 bl br
+        y 5 aj bj
+        """
+    )
+    assert drawn.regions() == ["x", "a al ar aj", "b bl br bj", "y"]
+
+
 def test_heavy_diamonds_inside_branches_are_cut_too() -> None:
     """x 100 --> a 100 --> l 100, r 100 --> j 100; b 400 --> y 5"""
     drawn = rows("x 100 | a 100 x | l 100 a | r 100 a | j 100 l r | b 400 x | y 5 j b")

@@ -28,9 +28,7 @@ F32 = (DType.F32, DType.F32, DType.F32)
 
 
 def make_kernel() -> KernelRef:
-    def kernel(
-        inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams
-    ) -> None:
+    def kernel(inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams) -> None:
         raise AssertionError("the registry never calls a kernel")
 
     return kernel
@@ -108,9 +106,7 @@ def test_a_failing_pack_is_left_out_with_its_reason_and_none_of_its_kernels() ->
 
 def test_a_pack_that_asks_for_the_table_being_built_is_left_out() -> None:
     stores: list[BindingsStore] = []
-    stores.append(
-        BindingsStore(lambda: [("greedy", lambda: lambda table: stores[0].snapshot())], lambda: None)
-    )
+    stores.append(BindingsStore(lambda: [("greedy", lambda: lambda table: stores[0].snapshot())], lambda: None))
     assert "building" in stores[0].problems()["greedy"]
 
 

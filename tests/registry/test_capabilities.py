@@ -28,9 +28,7 @@ NPU = BackendId("npu")
 NPU0, NPU1 = DeviceLocation(NPU), DeviceLocation(NPU, 1)
 
 
-def kernel(
-    inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams
-) -> None:
+def kernel(inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams) -> None:
     raise AssertionError("the registry never calls a kernel")
 
 
@@ -106,9 +104,7 @@ def test_registered_host_capabilities_stand_in_for_the_derived_ones(world: World
 def test_every_pair_the_process_advertises_for_the_host_has_a_kernel() -> None:
     host = global_registry().for_device(CPU_DEVICE)
     assert host is not None
-    bound = {
-        (op, dtypes[-1]) for op, dtypes, backend in global_bindings().iter_keys() if backend == BackendId.CPU
-    }
+    bound = {(op, dtypes[-1]) for op, dtypes, backend in global_bindings().iter_keys() if backend == BackendId.CPU}
     assert host.op_dtype_support == bound
 
 

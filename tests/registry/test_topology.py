@@ -62,9 +62,7 @@ def test_a_callback_that_raises_is_dropped_and_the_others_still_hear(
     counter.on_change(heard.append)
     assert [counter.bump(), counter.bump()] == [1, 2]
     assert heard == [1, 2]
-    assert [record.message.split(":")[0] for record in caplog.records] == [
-        "dropped a topology callback that raised"
-    ]
+    assert [record.message.split(":")[0] for record in caplog.records] == ["dropped a topology callback that raised"]
 
 
 def test_the_processes_generation_is_one_counter() -> None:

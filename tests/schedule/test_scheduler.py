@@ -354,6 +354,17 @@ def test_the_law_against_idling_is_noticed() -> None:
         check(machine)
 
 
+def test_a_run_that_cannot_go_on_is_forgotten_with_what_lanes_hold_of_it(scheduler: Make) -> None:
+    machine = scheduler(lanes=2, slots=1)
+    machine.admit(1, "a b c")
+    machine.admit(2, "a")
+    story = machine.forget(1)
+    assert [line.split("(")[0] for line in story] == ["RunAdmitted"]
+    assert not any(load.held or load.held_ns for load in machine.loads)
+    assert machine.forget(1) == story
+    assert machine.admit(3, "a") == (launch(2, "a"), launch(3, "a", lane=1))
+
+
 # --- the story ---
 
 

@@ -24,9 +24,7 @@ def array(source: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> DeviceAr
 @pytest.fixture
 def elsewhere() -> DeviceArray:
     gpu = DeviceLocation(BackendId.CUDA, 1)
-    return DeviceArray(
-        Storage(DType.F32, 24, gpu, SubstrateClass.CudaUntyped, object()), Layout.contiguous((2, 3))
-    )
+    return DeviceArray(Storage(DType.F32, 24, gpu, SubstrateClass.CudaUntyped, object()), Layout.contiguous((2, 3)))
 
 
 def test_an_array_says_what_it_is(array: DeviceArray) -> None:

@@ -64,9 +64,7 @@ def test_many_readers_share_a_storage(storage: Storage) -> None:
 def test_a_writer_excludes_readers_and_the_error_names_the_storage(storage: Storage) -> None:
     with write_storage(storage) as held:
         assert held is storage
-        with pytest.raises(
-            StorageBusy, match=r"cannot read storage 0x\w+ \(f32, 16 bytes on cpu:0\)"
-        ) as caught:
+        with pytest.raises(StorageBusy, match=r"cannot read storage 0x\w+ \(f32, 16 bytes on cpu:0\)") as caught:
             read_storage(storage).__enter__()
         assert (caught.value.access, caught.value.holders) == ("read", "a writer")
     with read_storage(storage):

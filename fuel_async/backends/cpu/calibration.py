@@ -7,12 +7,15 @@ the machine at hand. The published rates never change afterwards: plans made fro
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fuel_async.cost import Rates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Repeats of each measurement; the fastest counts, since disturbances only ever add time.
 _REPEATS = 5

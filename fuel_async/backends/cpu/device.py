@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from fuel_async.backends.base import Absent, DeviceInfo, OpenOptions
 from fuel_async.backends.cpu.calibration import HOST
 from fuel_async.backends.cpu.instance import HostInstance
-from fuel_async.cost import Rates
 from fuel_async.dispatch import BackendCapabilities, FitStatus, LaneProgram, derive_backend_caps, would_fit
 from fuel_async.errors import OutOfMemory
 from fuel_async.ir import CPU_DEVICE, BackendId, Breathe, DeviceLocation, no_breath
 from fuel_async.registry import global_bindings, inflight_count, pending_ns
 from fuel_async.storage import HostArena
 from fuel_async.streams import History, HostLane
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.cost import Rates
 
 #: The share of the machine's memory that instances and outputs may hold unless an executor says otherwise.
 DEFAULT_BUDGET_SHARE = 0.5

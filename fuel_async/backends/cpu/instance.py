@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ from fuel_async.dispatch import BINDABLE, BindableKernel, KernelCall, LaneProgra
 from fuel_async.errors import InternalError, KernelFailed, Stopped
 from fuel_async.ir import CPU_DEVICE, Breathe, Layout
 from fuel_async.storage import HostArena, from_array, laid_out
-from fuel_async.streams import History, StopFlag
+
+if TYPE_CHECKING:
+    from fuel_async.streams import History, StopFlag
 
 Array = NDArray[Any]
 Pace = Callable[[bool, int], None]
@@ -209,9 +211,7 @@ class HostInstance:
             stand_in(slots.types[slot], slots.layouts[slot]) if array is None else array.view()
             for slot, array in zip(row, arrays, strict=True)
         ]
-        call, args = kernel.bind(
-            operands[:inputs], operands[inputs : inputs + 1], what.params, operands[inputs + 1 :]
-        )
+        call, args = kernel.bind(operands[:inputs], operands[inputs : inputs + 1], what.params, operands[inputs + 1 :])
         places = {id(operand): place for place, operand in enumerate(operands)}
         if not {id(operand) for operand in operands[: inputs + 1]} <= {id(arg) for arg in args}:
             return None

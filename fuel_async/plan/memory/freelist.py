@@ -9,7 +9,10 @@ values, all ranges are put in address order and merged, and the smallest one tha
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 #: Values from this size on are worth the search for the best fit.
 LARGE_NBYTES = 65_536
@@ -35,7 +38,7 @@ class FreeList:
         self._masks: list[int] = []
 
     def take(self, nbytes: int, before: int) -> int:
-        """Return the offset of `nbytes` free bytes. `before` is the mask of regions that precede the taker, and itself."""
+        """Return the offset of `nbytes` free bytes. `before` masks the taker and all that precede it."""
         ranges = self._given.get(nbytes)
         if ranges and nbytes < LARGE_NBYTES:
             for index in range(len(ranges) - 1, max(len(ranges) - 1 - _LOOKED_AT, -1), -1):

@@ -8,15 +8,19 @@ with it. Scratch lives for its row alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fuel_async.dispatch import SlotClass
 from fuel_async.ir import Breathe, DType, TensorType, no_breath
-from fuel_async.plan.lower import Rows
 from fuel_async.plan.memory.freelist import FreeList
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.plan.lower import Rows
 
 #: The largest alignment any device asks for, so that offsets are the same on every candidate device.
 ALIGNMENT = 256
@@ -109,9 +113,7 @@ def _place_views(rows: Rows) -> None:
     places[views] = places[bases[views]]
 
 
-def _dying_twin(
-    rows: Rows, slots: tuple[int, ...], dying: Sequence[int], touched: Sequence[int], may: int
-) -> int:
+def _dying_twin(rows: Rows, slots: tuple[int, ...], dying: Sequence[int], touched: Sequence[int], may: int) -> int:
     """A base slot that dies here, has the output's type, is read as it lies, and whose other readers are all done."""
     kind, bases = rows.types[slots[-1]], rows.bases
     for slot in slots[:-1]:

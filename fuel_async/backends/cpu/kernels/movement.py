@@ -67,7 +67,10 @@ _HELD = tuple(dtype for dtype in DType.ALL if dtype.np is not None)
 def kernels() -> tuple[HostKernel, ...]:
     """Return new kernels of this family: one for each op and dtypes."""
     return (
-        *(HostKernel(OpKind.Copy, (dtype, dtype), _assigned(OpKind.Copy)) for dtype in (*T9, DType.I8, DType.F8E4M3, DType.F8E8M0)),
+        *(
+            HostKernel(OpKind.Copy, (dtype, dtype), _assigned(OpKind.Copy))
+            for dtype in (*T9, DType.I8, DType.F8E4M3, DType.F8E8M0)
+        ),
         *(HostKernel(OpKind.Concat, (dtype, dtype), _concat, ConcatParams, variadic=True) for dtype in T9),
         *(kernel for source in T11 for kernel in _casts(source)),
     )
