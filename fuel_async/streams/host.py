@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from fuel_async.streams.lane import StopFlag
 
 #: Kernels that hold the interpreter run for at least and at most this long between two sleeps.
-STRETCH_NS = 250_000
-LONGEST_STRETCH_NS = 800_000
+STRETCH_NS = 200_000
+LONGEST_STRETCH_NS = 500_000
 
 #: A stretch lasts this many times as long as a sleep costs: the price of giving away stays near a quarter.
-STRETCH_PER_SLEEP = 3.5
+STRETCH_PER_SLEEP = 2.5
 
 #: Other threads that used less processor time than this since the last sleep had nothing to do.
 IDLE_NS = 15_000

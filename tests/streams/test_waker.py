@@ -93,7 +93,6 @@ async def test_a_long_drain_gives_the_loop_back(monkeypatch: pytest.MonkeyPatch)
     await turns(until=lambda: "last" in heard)
     posts = [word for word in heard if word.startswith("post")]
     assert posts == [f"post {number}" for number in range(6)]
-    assert heard[0] == "post 0"
     assert heard.index("somebody else") < heard.index("post 5")
 
 
