@@ -96,7 +96,7 @@ class FrozenGraph:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A graph as it was at one moment: its append-only columns up to `count`, and copies of its ports.
+    """A graph as it was at one moment: its columns, which it copies before it grows, and copies of its ports.
 
     Taking one is O(ports) and happens where the graph is built; freezing it may happen in another thread
     meanwhile.
@@ -126,19 +126,23 @@ def freeze(graph: Snapshot, breathe: Breathe = no_breath) -> FrozenGraph:
         graph.codes,
         graph.lastis,
     )
-    columns: list[list[Any]] = [[] for _ in sources]
-    for part in _parts(graph.count):
-        for column, source in zip(columns, sources, strict=True):
-            column.extend(compress(source[part], live[part]))
-        breathe()
-    ops, args, types, attrs, codes, lastis = columns
+    place: Sequence[int]
     if live.count(1) == len(live):
-        place: Sequence[int] = range(graph.count)
+        # The graph's own columns: it copies them before it grows. Copies would be young objects of as many references
+        # as there are nodes, and the collector would walk them in one go, for milliseconds.
+        columns, place = list(sources), range(graph.count)
     else:
-        place = _places(live, breathe)
-        for part in _parts(len(args)):
-            args[part] = [tuple([place[a] for a in arg]) for arg in args[part]]
+        kept: list[list[Any]] = [[] for _ in sources]
+        for part in _parts(graph.count):
+            for column, source in zip(kept, sources, strict=True):
+                column.extend(compress(source[part], live[part]))
             breathe()
+        place = _places(live, breathe)
+        for part in _parts(len(kept[1])):
+            kept[1][part] = [tuple([place[a] for a in arg]) for arg in kept[1][part]]
+            breathe()
+        columns = [*kept]
+    ops, args, types, attrs, codes, lastis = columns
     inputs = {name: place[i] for name, i in graph.inputs.items()}
     outputs = {name: place[i] for name, i in graph.outputs.items()}
     constants = {place[i]: value for i, value in graph.constants.items() if live[i]}

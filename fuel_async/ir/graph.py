@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import sys
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,7 +57,9 @@ class Graph:
         self._types: list[TensorType] = []
         self._attrs: list[Attrs] = []
         self._codes: list[CodeType] = []
-        self._lastis: list[int] = []
+        self._lastis: array[int] = array("i")
+        #: Whether a snapshot has the columns: then they are copied before they grow.
+        self._lent = False
         self._inputs: dict[str, int] = {}
         self._constants: dict[int, NDArray[Any]] = {}
         self._outputs: dict[str, int] = {}
@@ -152,6 +155,7 @@ class Graph:
 
     def snapshot(self) -> Snapshot:
         """Return the graph as it is now, in O(ports), for another thread to freeze."""
+        self._lent = True
         return Snapshot(
             self.name,
             len(self._ops),
@@ -227,7 +231,15 @@ class Graph:
         if value.graph is not self:
             raise GraphError(op, f"a tensor of {value.graph!r} cannot be used in {self!r}", [value.type])
 
+    def _own_columns(self) -> None:
+        """Leave the columns to the snapshots that have them, and go on with copies."""
+        self._ops, self._args, self._types = list(self._ops), list(self._args), list(self._types)
+        self._attrs, self._codes, self._lastis = list(self._attrs), list(self._codes), self._lastis[:]
+        self._lent = False
+
     def _append(self, op: OpSpec, args: tuple[int, ...], kind: TensorType, attrs: Attrs) -> Tensor:
+        if self._lent:
+            self._own_columns()
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and (code := frame.f_code).co_filename in _OWN_FILES:
             frame = frame.f_back

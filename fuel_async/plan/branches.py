@@ -5,6 +5,7 @@ The cut (`plan.regions`) walks forwards and has to know, at a fork, what it cann
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,15 +32,15 @@ class Branches:
     def __init__(self, costs_ns: Sequence[int], preds: Sequence[tuple[int, ...]], breathe: Breathe) -> None:
         count = len(costs_ns)
         #: Predicted time of the branch from each row on; the row itself included.
-        self.branch_ns = branch_ns = list(costs_ns)
+        self.branch_ns = branch_ns = array("q", costs_ns)
         breathe()
         #: How many rows read it.
         self.consumers = consumers = [0] * count
         #: 1 where a heavy branch starts beside others that are heavy together.
         self.forks = forks = bytearray(count)
-        below, ends = [0] * count, [_SINK] * count
+        below, ends = array("q", bytes(8 * count)), array("i", [_SINK]) * count
         #: Time of the first heavy branch that starts at a row; 1 when it reads other rows, too.
-        first = [0] * count
+        first = array("i", bytes(4 * count))
         for row in range(count - 1, -1, -1):
             end = ends[row]
             total = costs_ns[row] + below[row]

@@ -8,6 +8,7 @@ with it. Scratch lives for its row alone.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def assign_offsets(
     take, give = free.take, free.give
     classes, places, bases, types, calls = rows.classes, rows.places, rows.bases, rows.types, rows.calls
     uses, touched = _uses(rows, breathe), [0] * len(types)
-    canonical = list(range(len(types)))
+    canonical = array("i", range(len(types)))
     first: dict[tuple[int, TensorType], int] = {}
     sizes: dict[TensorType, int] = {}
     temporary = int(SlotClass.TEMPORARY)
