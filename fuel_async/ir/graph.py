@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,16 @@ _OWN_FILES = frozenset(
     __file__.removesuffix("graph.py") + f"{name}.py"
     for name in ("graph", "tensor", "views", "products", "functions", "text")
 )
+
+
+class NodeFacts(NamedTuple):
+    """One node: its op, operands, type and parameters, and the value of a constant."""
+
+    op: OpSpec
+    args: tuple[int, ...]
+    type: TensorType
+    attrs: Attrs
+    value: NDArray[Any] | None
 
 
 class Graph:
@@ -146,6 +156,12 @@ class Graph:
         if result is None:
             result = self._inferred[key] = self._result(op, types, attrs, shape)
         return self._append(op, tuple([operand.index for operand in operands]), result, attrs)
+
+    def node_at(self, index: int) -> NodeFacts:
+        """Return what is known of a node, in O(1): for who looks at a graph while it grows."""
+        return NodeFacts(
+            self._ops[index], self._args[index], self._types[index], self._attrs[index], self._constants.get(index)
+        )
 
     def freeze(self, breathe: Breathe = no_breath) -> FrozenGraph:
         """Return the immutable snapshot of the graph; made once for each state of it. O(nodes)."""

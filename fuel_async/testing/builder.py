@@ -79,19 +79,18 @@ class Builder:
         #: Whether a feed binds the symbol: until then nothing may be sliced by it.
         self.batch_named = False
         self._interpreter = Interpreter({} if batch is None else {"n": batch})
-        self._columns = self.graph.snapshot()  # its columns grow with the graph
 
     # --- values ---------------------------------------------------------------------------------------------
 
     def estimate(self, tensor: Tensor) -> Estimate:
         """Return the tensor's value at the drawn feeds."""
-        columns, estimates = self._columns, self._interpreter.estimates
-        for node in range(len(estimates), tensor.index + 1):
-            if columns.ops[node] in _LEAVES:  # a number beside a tensor; other leaves are known already
-                self._interpreter.leaf(self.graph.snapshot().constants[node])
+        estimates = self._interpreter.estimates
+        for index in range(len(estimates), tensor.index + 1):
+            node = self.graph.node_at(index)
+            if node.value is not None:  # a number beside a tensor; other leaves are known already
+                self._interpreter.leaf(node.value)
             else:
-                args = columns.args[node]
-                self._interpreter.compute(columns.ops[node], args, columns.attrs[node], columns.types[node])
+                self._interpreter.compute(node.op, node.args, node.attrs, node.type)
         return estimates[tensor.index]
 
     def size(self, dim: Dim) -> int:
@@ -146,7 +145,7 @@ class Builder:
     def last(self) -> Tensor:
         """Return the newest node."""
         node = len(self.graph) - 1
-        return type(self.pool[0])(self.graph, node, self._columns.types[node])
+        return type(self.pool[0])(self.graph, node, self.graph.node_at(node).type)
 
     def _values(self, dtype: DType, shape: tuple[int, ...]) -> Array:
         random = np.random.default_rng(self.choices.integer(0, 2**32 - 1))
@@ -264,7 +263,7 @@ class Builder:
             index = made_of.pop()
             self._unused.pop(index, None)
             if index >= self._step_began:
-                made_of += self._columns.args[index]
+                made_of += self.graph.node_at(index).args
         self.pool.append(tensor)
         self._unused[tensor.index] = tensor
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuel_async.plan import HEAVY_NS, LONGEST_NS
+from fuel_async.plan import regions as regions_module
 from fuel_async.plan.regions import Cut, by_time, cut
 
 if TYPE_CHECKING:
@@ -272,6 +273,14 @@ def test_many_light_rows_make_few_regions(cost_us: int) -> None:
     preds = [tuple({i - 1, i - 3} & set(range(i))) for i in range(count)]
     found = cut([cost_us * US] * count, preds)
     assert found.count <= 2 * count * cost_us * US // LONGEST_NS + 1
+
+
+def test_a_graph_that_would_be_shattered_is_cut_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """too many regions for what there is to do: then none of them runs beside another"""
+    drawn = rows("x 900 | a 900 x | b 900 x | c 900 x | y 5 a b c")
+    assert drawn.cut().count == 5
+    monkeypatch.setattr(regions_module, "_SLACK_REGIONS", -10_000)
+    assert drawn.regions() == ["x a", "b c y"]
 
 
 def test_a_join_of_very_many_light_rows_keeps_to_the_bound() -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import os
 import threading
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fuel_async.streams import Waker
 from fuel_async.streams import waker as waker_module
 from tests.streams.support import PATIENCE_S, turns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -165,3 +169,69 @@ def test_a_waker_does_not_keep_its_loop() -> None:
     assert gone() is None
     waker.post(lambda: heard.append(1))
     assert heard == [1]
+
+
+# --- the event descriptor of asyncio's own loops ---
+
+
+async def _made() -> Waker:
+    return Waker(asyncio.get_running_loop())
+
+
+@pytest.fixture
+def rung() -> Iterator[tuple[asyncio.AbstractEventLoop, Waker]]:
+    """A loop of asyncio's that has run, with a waker made in it."""
+    loop = asyncio.SelectorEventLoop()
+    waker = loop.run_until_complete(_made())
+    assert (waker._bell is None) is not hasattr(os, "eventfd")
+    yield loop, waker
+    loop.close()
+
+
+def test_a_loop_that_rests_hears_of_it_when_it_runs_on(rung: tuple[asyncio.AbstractEventLoop, Waker]) -> None:
+    (loop, waker), heard = rung, list[int]()
+    waker.post(lambda: heard.append(1))
+    assert heard == []
+    loop.run_until_complete(turns(until=lambda: heard == [1]))
+
+
+def test_a_waker_of_a_loop_that_has_closed_runs_posts_here(rung: tuple[asyncio.AbstractEventLoop, Waker]) -> None:
+    (loop, waker), heard = rung, list[int]()
+    waker.post(lambda: heard.append(1))
+    loop.close()
+    waker.post(lambda: heard.append(2))
+    waker.post(lambda: heard.append(3))
+    assert heard == [1, 2, 3]
+
+
+@pytest.mark.skipif(not hasattr(os, "eventfd"), reason="the system has none")
+def test_the_descriptor_goes_with_the_loop() -> None:
+    loop = asyncio.SelectorEventLoop()
+    waker = loop.run_until_complete(_made())
+    bell = waker._bell
+    assert bell is not None
+    loop.close()
+    os.fstat(bell)  # kept as long as somebody could ring
+    del loop
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(bell)
+    heard: list[int] = []
+    waker.post(lambda: heard.append(1))
+    assert heard == [1]
+
+
+@pytest.mark.skipif(not hasattr(os, "eventfd"), reason="the system has none")
+def test_without_descriptors_the_loops_own_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: int) -> int:
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(os, "eventfd", none_left)
+
+    async def main() -> None:
+        waker, done = Waker(asyncio.get_running_loop()), asyncio.Event()
+        assert waker._bell is None
+        await asyncio.to_thread(waker.post, done.set)
+        await asyncio.wait_for(done.wait(), PATIENCE_S)
+
+    asyncio.run(main())
