@@ -20,13 +20,16 @@ from fuel_async.runtime.instances import Prepared
 from fuel_async.runtime.measured import Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from fuel_async.runtime.session import Session
 
 #: Plans kept, and prepared plans kept.
 MOST_PLANS = 256
 MOST_PREPARED = 256
+
+#: Kernels of all plans kept, and of all that is prepared: each takes about a kilobyte in a plan, and as much bound.
+MOST_KERNELS = 1_000_000
 
 Sizes: TypeAlias = tuple[tuple[str, int], ...]
 Key: TypeAlias = tuple[Sizes, PrecisionGuarantee | None]
@@ -78,8 +81,7 @@ class PlanCache:
         with self._lock:
             self.made += 1
             self._plans[plan_key] = entry
-            while len(self._plans) > MOST_PLANS:
-                self._plans.popitem(last=False)
+            self._drop_old_plans()
             by_key = self._prepared.setdefault(id(graph), (self._guard(graph), {}))[1]
             old = by_key.get(key)
             by_key[key] = prepared
@@ -115,15 +117,19 @@ class PlanCache:
 
     def _surplus(self) -> list[Prepared]:
         entries = [
-            (one.last_used, graph, key)
+            (one.last_used, graph, key, one.plan.kernels)
             for graph, (_, by_key) in self._prepared.copy().items()  # a collection may take entries away
             for key, one in by_key.items()
         ]
-        if len(entries) <= MOST_PREPARED:
-            return []
-        entries.sort(key=lambda entry: entry[0])
-        surplus = entries[: len(entries) - MOST_PREPARED]
-        return [entry[1].pop(key) for _, graph, key in surplus if (entry := self._prepared.get(graph)) is not None]
+        entries.sort(key=lambda entry: -entry[0])
+        kept = _within_bounds([kernels for _, _, _, kernels in entries], MOST_PREPARED)
+        surplus = entries[kept:]
+        return [entry[1].pop(key) for _, graph, key, _ in surplus if (entry := self._prepared.get(graph)) is not None]
+
+    def _drop_old_plans(self) -> None:
+        newest_first = [plan.kernels for plan, _ in reversed(self._plans.values())]
+        for _ in range(len(newest_first) - _within_bounds(newest_first, MOST_PLANS)):
+            self._plans.popitem(last=False)
 
     def _guard(self, graph: FrozenGraph) -> weakref[FrozenGraph]:
         """A reference that makes the cache forget the graph with its last holder."""
@@ -138,3 +144,13 @@ class PlanCache:
 def _retire(prepared: Prepared) -> None:
     prepared.alive = False
     prepared.drop_idle()
+
+
+def _within_bounds(kernels: Sequence[int], most: int) -> int:
+    """How many of the newest entries are kept: at least one, at most `most`, of `MOST_KERNELS` together."""
+    total = 0
+    for kept, held in enumerate(kernels):
+        total += held
+        if kept and (kept >= most or total > MOST_KERNELS):
+            return kept
+    return len(kernels)

@@ -263,3 +263,17 @@ async def test_a_precision_floor_has_a_plan_of_its_own(ex: fa.Executor, planned:
     with pytest.raises(fa.UserError, match="no kernel on cpu meets the precision floor"):
         await ex.run(g, x=ones(), precision=exact)
     assert ((await ex.run(g, x=ones()))["y"] == 2).all()
+
+
+async def test_plans_are_bounded_by_what_they_hold(ex: fa.Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large plans leave sooner than their number says; the newest stays, however large."""
+    monkeypatch.setattr(plans_module, "MOST_KERNELS", 50)
+    graphs = [chain(20) for _ in range(4)]
+    for g in graphs:
+        await ex.run(g, x=ones(16))
+    cache = (await ex.engine()).cache
+    assert [cache.find(g.freeze(), ((), None)) is not None for g in graphs] == [False, False, True, True]
+    large = chain(100)
+    await ex.run(large, x=ones(16))
+    assert len(cache.all()) == 1
+    assert cache.find(large.freeze(), ((), None)) is not None
