@@ -50,6 +50,7 @@ class Engine:
         )
         self.cache = PlanCache(session, self.admission.free)
         self.flights = SingleFlight(session)
+        self._lanes = tuple(session.lanes)
         self.driver = Driver(session.lanes, session.device.slot_capacity, self._released)
         self.counters = Counters()
         self._here: LoopShare | None = None
@@ -173,7 +174,7 @@ class Engine:
             self.admission.give(prepared.output_nbytes)
             raise
         self.driver.start(run)
-        for lane in self.session.lanes:
+        for lane in self._lanes:
             share.watch(lane)  # type: ignore[arg-type]
         try:
             return await run.result

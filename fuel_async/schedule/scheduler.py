@@ -15,7 +15,7 @@ from fuel_async.errors import InvariantBroken
 from fuel_async.schedule.events import CancelRequested, Event, RegionFailed, RegionFinished, RunAdmitted
 from fuel_async.schedule.instructions import Deliver, Instruction, Launch, Release, Stop
 from fuel_async.schedule.selector import LaneLoad, choose_lane
-from fuel_async.schedule.state import Phase, RunState
+from fuel_async.schedule.state import NO_LANES, Phase, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -144,7 +144,7 @@ class Scheduler:
 
     def _go_on(self, state: RunState) -> Sequence[Instruction]:
         """Let a run have its turn; at once when no other waits for one and every lane has room."""
-        if self._queued or not all(load.free for load in self.loads):
+        if self._queued or not self._roomy():
             self._enqueue(state)
             return ()
         launches: list[Instruction] = []
@@ -157,6 +157,12 @@ class Scheduler:
             self._turn += 2
             state.turn = self._turn
         return launches
+
+    def _roomy(self) -> bool:
+        for load in self.loads:  # noqa: SIM110 - a generator costs more than the loop
+            if not load.free:
+                return False
+        return True
 
     def _next(self) -> RunState | None:
         """Take out the run whose turn it is, among those that some lane has a slot for."""
@@ -193,10 +199,12 @@ class Scheduler:
         return launches
 
     def _place(self, state: RunState) -> Launch | None:
+        alone = not state.in_flight
         for region in state.candidates:
-            lane = choose_lane(self.loads, state.lanes_waited_for(region), state.shape.fine[region])
+            waited_for = NO_LANES if alone else state.lanes_waited_for(region)
+            lane = choose_lane(self.loads, waited_for, state.shape.fine[region])
             if lane is not None:
-                waits = state.waits(region)
+                waits = () if alone else state.waits(region)
                 state.issue(region, lane)
                 self.loads[lane].take(state.shape.predicted_ns[region])
                 return Launch(state.run, region, lane, waits)

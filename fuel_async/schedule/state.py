@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fuel_async.schedule.shape import RunShape
 
 
-_NONE: frozenset[int] = frozenset()
+NO_LANES: frozenset[int] = frozenset()
 
 
 class Phase(Enum):
@@ -64,7 +64,7 @@ class RunState:
         """The lanes that hold what the region needs and have not finished it."""
         in_flight = self.in_flight
         if not in_flight:
-            return _NONE
+            return NO_LANES
         return {in_flight[need] for need in self.shape.needs[region] if need in in_flight}
 
     def waits(self, region: int) -> tuple[int, ...]:

@@ -156,7 +156,7 @@ class HostLane:
         # What this lane was given before runs before: only completions of others can hold a job back.
         others = [wait for wait in waits if not self._precedes(wait)] if waits else ()
         with self._lock:
-            refused = self._refusal()
+            refused = None if self._thread is not None and not self._closed else self._refusal()
             if refused is None:
                 self._pending_count += 1
                 self._pending_ns += job.predicted_ns
