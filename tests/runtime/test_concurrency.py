@@ -134,12 +134,12 @@ async def test_a_repeated_run_allocates_nothing_but_what_it_delivers(
     try:
         kept = []
         await ex.run(g, x=feed)
-        await turns(2)  # the loop's own handle holds a result for one turn
+        await forgotten(ex)
         before = tracemalloc.take_snapshot().filter_traces(numpy_only)
         before_nbytes = sum(trace.size for trace in before.traces)
         for _ in range(50):
             kept.append((await ex.run(g, x=feed))["y"])  # noqa: PERF401 - one after the other
-        await turns(2)
+        await forgotten(ex)
         after = tracemalloc.take_snapshot().filter_traces(numpy_only)
         after_nbytes = sum(trace.size for trace in after.traces)
         assert after_nbytes - before_nbytes == 50 * output_nbytes

@@ -16,7 +16,7 @@ from fuel_async import plan
 from fuel_async.ir import BackendId, OpKind
 from fuel_async.registry import extend_global_bindings
 from fuel_async.runtime import plans as plans_module
-from tests.runtime.support import PATIENCE_S, Rig, chain, doubling, in_place, ints, ones, settled, turns
+from tests.runtime.support import PATIENCE_S, Rig, chain, doubling, forgotten, in_place, ints, ones, settled, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,6 +226,7 @@ async def test_plans_and_prepared_plans_are_bounded(
 async def test_a_graph_that_is_gone_leaves_no_prepared_plan(ex: fa.Executor) -> None:
     g = chain(100, size=512)
     await in_place(ex, g, x=ones(512))
+    await forgotten(ex)
     assert ex.statistics().idle_nbytes > 0
     del g
     gc.collect()
