@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import fuel_async as fa
 from fuel_async.dispatch import BindingEntry, KernelCaps, OpParams, SlotClass
@@ -153,6 +153,7 @@ def test_an_output_and_a_view_of_it_are_two_arrays() -> None:
 
 
 @given(graphs())
+@settings(max_examples=30)
 def test_every_output_has_bytes_of_its_own_which_one_row_writes(case: Case) -> None:
     graph = case.graph.freeze().bind(case.sizes)
     rows = lower(graph, HOST)
@@ -167,6 +168,7 @@ def test_every_output_has_bytes_of_its_own_which_one_row_writes(case: Case) -> N
 
 
 @given(graphs())
+@settings(max_examples=30)
 def test_rows_read_what_was_written_before_and_say_so(case: Case) -> None:
     rows = lower(case.graph.freeze().bind(case.sizes), HOST)
     written: dict[int, int] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -124,4 +125,9 @@ class Lanes(RuleBasedStateMachine):
 
 
 TestLanes = Lanes.TestCase
-TestLanes.settings = settings(max_examples=150, stateful_step_count=40)
+TestLanes.settings = settings(max_examples=30, stateful_step_count=30)
+
+
+@pytest.mark.slow
+class TestLanesAtLength(Lanes.TestCase):  # type: ignore[misc, valid-type]  # made by Hypothesis
+    settings = settings(max_examples=400, stateful_step_count=60)

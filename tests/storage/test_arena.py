@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuel_async.dispatch import SlotClass, SlotTable
@@ -120,6 +120,7 @@ def test_a_read_only_array_is_shown_read_only() -> None:
     st.lists(st.integers(0, 4), min_size=1, max_size=3),
     st.data(),
 )
+@settings(max_examples=50)
 def test_a_layout_is_what_numpy_makes_of_the_same_views(dtype: Any, shape: list[int], data: st.DataObject) -> None:
     array = np.arange(np.prod(shape), dtype=dtype).reshape(shape)
     layout, shown = Layout.contiguous(tuple(shape)), array

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuel_async.plan.memory.freelist import FreeList
@@ -113,6 +113,7 @@ def test_nothing_takes_no_bytes(free: FreeList) -> None:
     st.lists(st.tuples(st.integers(0, 7), st.integers(1, 6), st.booleans()), max_size=80),
     st.lists(st.sets(st.integers(0, 7), max_size=3), min_size=8, max_size=8),
 )
+@settings(max_examples=50)
 def test_live_ranges_never_overlap_and_follow_only_what_precedes_them(
     steps: list[tuple[int, int, bool]], reads: list[set[int]]
 ) -> None:

@@ -205,16 +205,27 @@ HOST = target()
 HEAVY = target(call_ns=60 * US)
 
 
-@given(graphs(max_steps=20), st.data())
-@settings(max_examples=150)
-def test_any_cut_of_any_graph_is_safe_under_any_interleaving(case: Case, data: st.DataObject) -> None:
+def _check_any_cut(case: Case, data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.sampled_from([0, 100, 300, 70_000]), min_size=1, max_size=4))
     rows = with_scratch(lower(bound(case), HOST), sizes)
     check(Planned.of(rows, data.draw(region_cuts(rows))))
 
 
+@given(graphs(max_steps=16), st.data())
+@settings(max_examples=30)
+def test_any_cut_of_any_graph_is_safe_under_any_interleaving(case: Case, data: st.DataObject) -> None:
+    _check_any_cut(case, data)
+
+
+@pytest.mark.slow
+@given(graphs(max_steps=40), st.data())
+@settings(max_examples=500)
+def test_any_cut_of_many_larger_graphs_is_safe_too(case: Case, data: st.DataObject) -> None:
+    _check_any_cut(case, data)
+
+
 @given(graphs(max_steps=20))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_the_cuts_that_plans_are_made_with_are_safe(case: Case) -> None:
     rows = lower(bound(case), HEAVY)
     check(Planned.of(rows, cut([call.cost_ns for call in rows.calls], rows.preds)))
