@@ -20,10 +20,10 @@ from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, des
 from fuel_async.runtime.plans import Key, PlanCache
 from fuel_async.runtime.single_flight import SingleFlight
 from fuel_async.runtime.statistics import Counters
-from fuel_async.streams import LoopShare, without_frames
+from fuel_async.streams import LoopShare, Waker, without_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from fuel_async.runtime.instances import Array, PlanInstance, Prepared
@@ -212,7 +212,7 @@ class Engine:
         else:
             counters.failed += 1
         if self._waiting_for_idle:
-            self._tell_idle()
+            self._tell_idle(self.driver.tell)  # after what the callers of ended runs are told
 
     # --- preparing --------------------------------------------------------------------------------
 
@@ -307,13 +307,13 @@ class Engine:
         if self._waiting_for_idle:
             self._tell_idle()
 
-    def _tell_idle(self) -> None:
+    def _tell_idle(self, tell: Callable[[Waker, Callable[[], None]], None] = Waker.post) -> None:
         while self._waiting_for_idle:
             try:
                 share, future = self._waiting_for_idle.pop()
             except IndexError:
                 return
-            share.waker.post(lambda future=future: None if future.done() else future.set_result(None))  # type: ignore[misc]
+            tell(share.waker, lambda future=future: None if future.done() else future.set_result(None))  # type: ignore[misc]
 
 
 class _Entering:

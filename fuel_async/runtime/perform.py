@@ -163,6 +163,10 @@ class Driver:
             for waker, call in told:
                 waker.post(call)
 
+    def tell(self, waker: Waker, call: Callable[[], None]) -> None:
+        """Post to a loop once the scheduler is free, behind what was to be told before. For `released` alone."""
+        self._told.append((waker, call))
+
     def story(self, run: int) -> list[str]:
         """What the scheduler heard of a run and said about it."""
         return self._scheduler.story(run)
