@@ -15,7 +15,7 @@ import trio
 
 from fuel_async.errors import WrongLoop
 from fuel_async.streams import LoopShare
-from fuel_async.streams.loop_share import TURN_BESIDE_OVERDUE_NS, TURN_NS
+from fuel_async.streams.loop_share import TURN_BESIDE_OVERDUE_NS, TURN_NS, UNMARKED_NS
 from tests.streams.support import PATIENCE_S, turns
 
 if TYPE_CHECKING:
@@ -182,10 +182,22 @@ async def test_a_loop_at_rest_is_left_alone(share: LoopShare, monkeypatch: pytes
         turn(self)
 
     monkeypatch.setattr(LoopShare, "_turn", counted)
+    share.take(UNMARKED_NS)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert turns == []
     share.take(1)
     for _ in range(20):
         await asyncio.sleep(0)
     assert len(turns) == 1
+
+
+async def test_small_work_counts_against_the_turn_that_is_marked(share: LoopShare) -> None:
+    """what was taken unmarked may all have been in one turn: the ration is never more than that of one"""
+    for _ in range(5):
+        assert share.take(UNMARKED_NS // 5)
+    assert share.take(TURN_NS - UNMARKED_NS)
+    assert not share.take(1)
 
 
 # --- courtesy ---
