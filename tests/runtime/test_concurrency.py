@@ -142,7 +142,8 @@ async def test_a_repeated_run_allocates_nothing_but_what_it_delivers(
         await forgotten(ex)
         after = tracemalloc.take_snapshot().filter_traces(numpy_only)
         after_nbytes = sum(trace.size for trace in after.traces)
-        assert after_nbytes - before_nbytes == 50 * output_nbytes
+        # But for what the lane's last job still holds: two numbers.
+        assert abs(after_nbytes - before_nbytes - 50 * output_nbytes) <= 16
         # Nor anything for a while: the peak holds the results, Python's own objects, and no temporary of 16 KiB a run.
         tracemalloc.reset_peak()
         start_nbytes, _ = tracemalloc.get_traced_memory()

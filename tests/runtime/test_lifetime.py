@@ -144,6 +144,14 @@ async def test_one_that_was_never_opened_is_closed_at_once() -> None:
         await executor.run(doubling(), x=ones())
 
 
+async def test_no_thread_outlives_the_close() -> None:
+    before = set(our_threads())
+    async with fa.Executor(host_lanes=2) as executor:
+        await asyncio.gather(*[executor.run(chain(length), x=ones(16)) for length in (3, 200, 300)])
+        assert set(our_threads()) > before
+    assert set(our_threads()) == before
+
+
 async def test_closing_waits_for_runs_wherever_they_are(rig: Rig) -> None:
     """One in the lane, one in its queue, one in line for admission, one being planned, one waiting for its turn."""
     executor = fa.Executor(max_inflight=3)

@@ -142,6 +142,7 @@ async def main():
                     new = fa.Executor()
                     asyncio.run(use(new))
                     asyncio.run(new.aclose())
+                    asyncio.run(ex.aclose())  # what is in flight there is none of this process
                     code = 0
                 thread = threading.Thread(target=child)
                 thread.start()
