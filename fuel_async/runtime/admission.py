@@ -59,7 +59,8 @@ class Admission:
     def take_nowait(self, nbytes: int) -> bool:
         """Admit a run of `nbytes` at once, if there is room and nobody is in line."""
         with self._lock:
-            if self._line or not self._fits(nbytes):
+            room = self.runs < self.max_runs and self.held_nbytes + nbytes <= self.budget_nbytes
+            if self._line or not room:
                 return False
             self.runs += 1
             self.held_nbytes += nbytes
@@ -115,9 +116,6 @@ class Admission:
             fits = self.held_nbytes + nbytes <= self.budget_nbytes
             self.held_nbytes += nbytes if fits else 0
             return fits
-
-    def _fits(self, nbytes: int) -> bool:
-        return self.runs < self.max_runs and self.held_nbytes + nbytes <= self.budget_nbytes
 
     def close(self) -> None:
         """Send away those in line and whoever comes."""

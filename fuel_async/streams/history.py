@@ -18,14 +18,16 @@ class History:
     The first completion is dropped: it pays for cold caches, page faults and compilation.
     """
 
-    __slots__ = ("__weakref__", "_count", "_mean_ns", "_median_ns", "_prior_ns", "_times_ns")
+    # Plain attributes, written by `record` alone: every submission reads them.
+    __slots__ = ("__weakref__", "_count", "_times_ns", "measured_median_ns", "predicted_ns")
 
     def __init__(self, prior_ns: int) -> None:
-        self._prior_ns = prior_ns
         self._times_ns: deque[int] = deque(maxlen=REMEMBERED)
-        self._mean_ns: int | None = None
-        self._median_ns: int | None = None
         self._count = 0
+        #: The mean of the remembered completions, before there are any what the cost model said.
+        self.predicted_ns = prior_ns
+        #: The median of the remembered completions; None before the second one.
+        self.measured_median_ns: int | None = None
 
     @property
     def due(self) -> bool:
@@ -40,15 +42,5 @@ class History:
         times = self._times_ns
         times.append(work_ns)
         known = list(times)
-        self._mean_ns = sum(known) // len(known)
-        self._median_ns = int(median(known))
-
-    @property
-    def predicted_ns(self) -> int:
-        """The mean of the remembered completions, else what the cost model said."""
-        return self._prior_ns if self._mean_ns is None else self._mean_ns
-
-    @property
-    def measured_median_ns(self) -> int | None:
-        """The median of the remembered completions; None before the second one."""
-        return self._median_ns
+        self.predicted_ns = sum(known) // len(known)
+        self.measured_median_ns = int(median(known))
