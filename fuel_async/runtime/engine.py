@@ -173,9 +173,9 @@ class Engine:
             prepared.give(instance)
             self.admission.give(prepared.output_nbytes)
             raise
-        self.driver.start(run)
         for lane in self._lanes:
             share.watch(lane)  # type: ignore[arg-type]
+        self.driver.start(run)
         try:
             return await run.result
         except (asyncio.CancelledError, GeneratorExit):  # the latter when its loop was closed under it

@@ -155,6 +155,9 @@ class HostLane:
         job = _Job(self, instance, (feeds, outputs, sessions, scalars), stop, node)
         # What this lane was given before runs before: only completions of others can hold a job back.
         others = [wait for wait in waits if not self._precedes(wait)] if waits else ()
+        handle = job.handle
+        if not others:
+            self.due_ns = min(self.due_ns, handle.submitted_ns + LATE_NS)
         with self._lock:
             refused = None if self._thread is not None and not self._closed else self._refusal()
             if refused is None:
@@ -165,15 +168,12 @@ class HostLane:
                     self._held.append(job)
                 else:
                     self._jobs.put(job)
-        handle = job.handle
         if refused is not None:
             job.signal.set()
             now_ns = handle.submitted_ns
             handle.settle(Timing(self.location, self.name, now_ns, now_ns, now_ns, 0), refused)
         elif others:
             self._release_after(job, others)
-        else:
-            self.due_ns = min(self.due_ns, handle.submitted_ns + LATE_NS)
         return handle
 
     def submit_copy(
