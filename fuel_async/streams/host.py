@@ -45,6 +45,10 @@ SLEEP_NS = 50_000
 #: How late a lane may be before a loop helps it.
 LATE_NS = 100_000
 
+#: The same for work that has not started: an idle lane must wake up first, which takes that long on a slow machine
+#: whatever the loop does. A loop that sleeps for it then only makes it later.
+START_LATE_NS = 500_000
+
 #: Work predicted below this is measured by the thread's own time, without its waits for the interpreter.
 EXACT_NS = 200_000
 
@@ -157,7 +161,7 @@ class HostLane:
         others = [wait for wait in waits if not self._precedes(wait)] if waits else ()
         handle = job.handle
         if not others:
-            self.due_ns = min(self.due_ns, handle.submitted_ns + LATE_NS)
+            self.due_ns = min(self.due_ns, handle.submitted_ns + START_LATE_NS)
         with self._lock:
             refused = None if self._thread is not None and not self._closed else self._refusal()
             if refused is None:
@@ -222,7 +226,7 @@ class HostLane:
                 job.waiting -= 1
                 while held and not held[0].waiting:
                     self._jobs.put(held.popleft())
-            self.due_ns = min(self.due_ns, perf_counter_ns() + LATE_NS)
+            self.due_ns = min(self.due_ns, perf_counter_ns() + START_LATE_NS)
 
         for wait in waits:
             wait.add_done_callback(settled)
@@ -237,7 +241,7 @@ class HostLane:
             self._pending_ns -= job.predicted_ns
             self._busy_ns += now_ns - started_ns
             last = self._closed and not self._pending_count
-        self.due_ns = NEVER if not self._pending_count else now_ns + LATE_NS
+        self.due_ns = NEVER if not self._pending_count else now_ns + START_LATE_NS
         handle = job.handle
         job.signal.set()
         handle.settle(Timing(self.location, self.name, handle.submitted_ns, started_ns, now_ns, work_ns), error)
@@ -291,6 +295,7 @@ class _Server:
         np.seterr(all="ignore")  # numpy's error state belongs to a context: a new thread has the default one
         self._sleep_s = _shortest_sleep_s()
         jobs, pace = self._jobs, self._pace
+        ended_ns = perf_counter_ns()
         while True:
             idle = jobs.empty()
             job = jobs.get()
@@ -299,8 +304,8 @@ class _Server:
             lane, stop = job.lane, job.stop
             self._due = lane
             started_ns = perf_counter_ns()
-            if idle:
-                self._gave_ns = started_ns
+            # Only its own work counts towards the next sleep: between two jobs others had the interpreter.
+            self._gave_ns = started_ns if idle else self._gave_ns + started_ns - ended_ns
             error: BaseException | None = None
             # Asking for the thread's own time is a system call: only for what may turn out to run in place.
             exact = job.predicted_ns < EXACT_NS and getattr(job.instance, "measures", False)
@@ -313,6 +318,7 @@ class _Server:
                 error = without_frames(caught)
             lane.settled(job, started_ns, thread_time_ns() - work_ns if exact else None, error)
             self._due = None
+            ended_ns = perf_counter_ns()
             del job, lane, stop, error  # an idle lane keeps nothing alive
 
     def _pace(self, holds: bool, cost_ns: int) -> None:
