@@ -16,6 +16,7 @@ from fuel_async.runtime import feeds as feed_rules
 from fuel_async.runtime.admission import Admission
 from fuel_async.runtime.checkpoint import checkpoint
 from fuel_async.runtime.config import INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, Config
+from fuel_async.runtime.feed_guards import FeedGuards
 from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, described
 from fuel_async.runtime.plans import Key, PlanCache
 from fuel_async.runtime.single_flight import SingleFlight
@@ -51,6 +52,7 @@ class Engine:
         self.cache = PlanCache(session, self.admission.free)
         self.flights = SingleFlight(session)
         self._lanes = tuple(session.lanes)
+        self._guards = FeedGuards()
         self.driver = Driver(session.lanes, session.device.slot_capacity, self._released)
         self.counters = Counters()
         self._here: LoopShare | None = None
@@ -168,7 +170,7 @@ class Engine:
             kept = [value.copy() if value.nbytes <= _COPIED_NBYTES else value for value in values]
             run = ActiveRun(graph, prepared, instance, kept, share, priority, progress)
             if run.result.get_loop().get_debug():
-                run.guard([value for value in values if value.nbytes > _COPIED_NBYTES])
+                run.guard(self._guards, [value for value in values if value.nbytes > _COPIED_NBYTES])
         except BaseException:
             prepared.give(instance)
             self.admission.give(prepared.output_nbytes)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fuel_async.ir import FrozenGraph
+    from fuel_async.runtime.feed_guards import FeedGuards
     from fuel_async.runtime.instances import PlanInstance, Prepared
 
 _LOG = logging.getLogger("fuel_async")
@@ -49,8 +50,9 @@ class ActiveRun:
     """One run on lanes, from admission to release. Holds instance, feeds and outputs until no lane uses them."""
 
     __slots__ = (
+        "_guarded",
+        "_guards",
         "graph",
-        "guarded",
         "handles",
         "instance",
         "number",
@@ -84,22 +86,21 @@ class ActiveRun:
         self.work_ns = 0
         #: Set on the run's own loop, at its end.
         self.result: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
-        #: Feeds that a loop in debug mode keeps its callers from writing while lanes read them.
-        self.guarded: list[Array] = []
+        #: Who keeps feeds from being written, and which; on loops in debug mode.
+        self._guards: FeedGuards | None = None
+        self._guarded: list[Array] = []
         if progress is not None:
             progress.total = len(prepared.plan.regions)
 
-    def guard(self, values: Sequence[Array]) -> None:
-        """Make feeds read-only until the run has ended: a write then raises where it is made."""
-        for value in values:
-            if value.flags.writeable:
-                value.flags.writeable = False
-                self.guarded.append(value)
+    def guard(self, guards: FeedGuards, values: Sequence[Array]) -> None:
+        """Keep feeds from being written until the run has ended."""
+        self._guards, self._guarded = guards, guards.hold(values)
 
     def unguard(self) -> None:
-        """Let callers write their feeds again. Idempotent."""
-        while self.guarded:
-            self.guarded.pop().flags.writeable = True
+        """Let callers write their feeds again. Idempotent; called by whoever has the scheduler."""
+        guarded, self._guarded = self._guarded, []
+        if self._guards is not None:
+            self._guards.release(guarded)
 
 
 class Released(Protocol):
