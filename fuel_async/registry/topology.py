@@ -64,7 +64,7 @@ _TOPOLOGY = GenerationCounter()
 
 def topology_generation() -> int:
     """Return the process's topology generation. Any thread."""
-    return _TOPOLOGY.current()
+    return _TOPOLOGY._generation  # the hottest of all reads: a call less
 
 
 def bump_topology_generation() -> int:

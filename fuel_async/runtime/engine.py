@@ -168,8 +168,9 @@ class Engine:
                 instance = await self._admit(prepared, priority)
         try:
             kept = [value.copy() if value.nbytes <= _COPIED_NBYTES else value for value in values]
-            run = ActiveRun(graph, prepared, instance, kept, share, priority, progress)
-            if run.result.get_loop().get_debug():
+            loop = asyncio.get_running_loop()
+            run = ActiveRun(graph, prepared, instance, kept, share, priority, progress, loop.create_future())
+            if loop.get_debug():
                 run.guard(self._guards, [value for value in values if value.nbytes > _COPIED_NBYTES])
         except BaseException:
             prepared.give(instance)

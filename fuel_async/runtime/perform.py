@@ -7,7 +7,6 @@ too. So a lane is given its next region without a hop through a loop, and a loop
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections import deque
@@ -31,9 +30,10 @@ from fuel_async.schedule import (
     Scheduler,
     Stop,
 )
-from fuel_async.streams import CompletionHandle, Lane, LoopShare, StopFlag, Waker, fresh
+from fuel_async.streams import CompletionHandle, Lane, LoopShare, StopFlag, Timing, Waker, fresh
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
 
     from fuel_async.ir import FrozenGraph
@@ -46,8 +46,11 @@ Array = NDArray[Any]
 Results = dict[str, Array]
 
 
-class ActiveRun:
-    """One run on lanes, from admission to release. Holds instance, feeds and outputs until no lane uses them."""
+class ActiveRun(StopFlag):
+    """One run on lanes, from admission to release. Holds instance, feeds and outputs until no lane uses them.
+
+    It is its own stop flag.
+    """
 
     __slots__ = (
         "_guarded",
@@ -62,7 +65,6 @@ class ActiveRun:
         "progress",
         "result",
         "share",
-        "stop",
         "values",
         "work_ns",
     )
@@ -76,16 +78,18 @@ class ActiveRun:
         share: LoopShare,
         priority: int,
         progress: Progress | None,
+        result: asyncio.Future[Results],
     ) -> None:
+        """`result` is a future of the run's own loop."""
+        self.stopped = False
         self.graph, self.prepared, self.instance, self.values = graph, prepared, instance, values
         self.share, self.priority, self.progress = share, priority, progress
         self.number = -1
         self.outputs = prepared.allocate_outputs()
-        self.stop = StopFlag()
         self.handles: dict[int, CompletionHandle] = {}
         self.work_ns = 0
         #: Set on the run's own loop, at its end.
-        self.result: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
+        self.result = result
         #: Who keeps feeds from being written, and which; on loops in debug mode.
         self._guards: FeedGuards | None = None
         self._guarded: list[Array] = []
@@ -98,8 +102,8 @@ class ActiveRun:
 
     def unguard(self) -> None:
         """Let callers write their feeds again. Idempotent; called by whoever has the scheduler."""
-        guarded, self._guarded = self._guarded, []
         if self._guards is not None:
+            guarded, self._guarded = self._guarded, []
             self._guards.release(guarded)
 
 
@@ -180,7 +184,7 @@ class Driver:
             _LOG.error("an event of a run that has ended: %s", error)
             return
         _LOG.exception("run %d of graph %r was given up", number, run.graph.name, exc_info=error)
-        run.stop.stopped = True
+        run.stopped = True
         self._fail(run, InvariantBroken("a run is scheduled by the rules", str(error), story))
         self._released(run, False, intact=False)
 
@@ -193,7 +197,7 @@ class Driver:
                 case Launch():
                     self._launch(run, instruction.region, self._lanes[instruction.lane], instruction.waits)
                 case Stop():
-                    run.stop.stopped = True
+                    run.stopped = True
                     if instruction.error is not None:
                         self._fail(run, instruction.error)
                 case Deliver():
@@ -201,7 +205,7 @@ class Driver:
                 case Release():
                     del self.active[run.number]
                     run.unguard()
-                    delivered = not run.stop.stopped
+                    delivered = not run.stopped
                     run.values, run.outputs = [], []
                     run.handles.clear()
                     self._released(run, delivered, intact=True)
@@ -217,21 +221,21 @@ class Driver:
             values if feeds is None else [values[place] for place in feeds],
             outputs if given is None else [outputs[place] for place in given],
             waits=[run.handles[need] for need in waits] if waits else (),
-            stop=run.stop,
+            stop=run,
         )
         run.handles[region] = handle
 
         def settled(handle: CompletionHandle) -> None:
-            error = handle.exception()
-            if error is None:
-                work_ns = handle.result().work_ns
+            outcome = handle.outcome()
+            if isinstance(outcome, Timing):
+                work_ns = outcome.work_ns
                 instance.history.record(work_ns)
                 run.work_ns += work_ns
                 if run.progress is not None:
                     run.progress.done += 1
                 self.post(RegionFinished(run.number, region))
             else:
-                self.post(RegionFailed(run.number, region, error))
+                self.post(RegionFailed(run.number, region, outcome))
 
         handle.add_done_callback(settled)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from fuel_async.schedule.record import record
 
 if TYPE_CHECKING:
     from fuel_async.schedule.shape import RunShape
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunAdmitted:
     """A run may use memory and lanes from now on."""
 
@@ -18,7 +19,7 @@ class RunAdmitted:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegionFinished:
     """A lane is through with a region, and its results are there."""
 
@@ -26,7 +27,7 @@ class RegionFinished:
     region: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegionFailed:
     """A lane is through with a region that failed, or that gave up because its run was stopped."""
 
@@ -35,7 +36,7 @@ class RegionFailed:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CancelRequested:
     """Nobody wants the run's results any more. Told once or more; after the end of the run it says nothing."""
 

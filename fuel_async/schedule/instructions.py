@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from fuel_async.schedule.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Launch:
     """Submit a region to a lane, to start after the regions in `waits`, which that lane already holds."""
 
@@ -16,7 +17,7 @@ class Launch:
     waits: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stop:
     """Tell the lanes to give the run up, and its caller the error; None when the caller itself gave up."""
 
@@ -24,14 +25,14 @@ class Stop:
     error: BaseException | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deliver:
     """Give the results to the caller: every region has finished."""
 
     run: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Release:
     """Take back the run's instance, buffers and admission: no lane works for it any more. The last word on a run."""
 

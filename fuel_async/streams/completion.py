@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Generator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -134,7 +133,7 @@ class CompletionHandle:
         self.completion, self.device, self.lane = completion, device, lane
         self.submitted_ns, self.node, self.predicted_ns = submitted_ns, node, predicted_ns
         self._claim: list[None] = [None]
-        self._callbacks: deque[Settled] = deque()
+        self._callbacks: list[Settled] = []
         self._timing: Timing | None = None
         self._error: BaseException | None = None
         self._inflight = inflight
@@ -169,6 +168,11 @@ class CompletionHandle:
         """Return a fresh copy of the device's error, or None after success. `UserError` before it is done."""
         self._settled()
         return None if self._error is None else fresh(self._error)
+
+    def outcome(self) -> Timing | BaseException:
+        """Return the timing, or a fresh copy of the device's error. `UserError` before it is done."""
+        timing = self._settled()
+        return timing if self._error is None else fresh(self._error)
 
     def result(self) -> Timing:
         """Return the timing or raise a fresh copy of the device's error. `UserError` before it is done.
@@ -221,7 +225,7 @@ class CompletionHandle:
     def _fire(self) -> None:
         while self._callbacks:
             try:
-                call = self._callbacks.popleft()
+                call = self._callbacks.pop(0)
             except IndexError:
                 return
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from statistics import median
 
 #: How many completions are remembered.
 REMEMBERED = 8
@@ -41,6 +40,7 @@ class History:
             return
         times = self._times_ns
         times.append(work_ns)
-        known = list(times)
-        self.predicted_ns = sum(known) // len(known)
-        self.measured_median_ns = int(median(known))
+        known = sorted(times)
+        count = len(known)
+        self.predicted_ns = sum(known) // count
+        self.measured_median_ns = (known[(count - 1) // 2] + known[count // 2]) // 2

@@ -161,7 +161,9 @@ class HostLane:
         others = [wait for wait in waits if not self._precedes(wait)] if waits else ()
         handle = job.handle
         if not others:
-            self.due_ns = min(self.due_ns, handle.submitted_ns + START_LATE_NS)
+            due_ns = handle.submitted_ns + START_LATE_NS
+            if due_ns < self.due_ns:
+                self.due_ns = due_ns
         with self._lock:
             refused = None if self._thread is not None and not self._closed else self._refusal()
             if refused is None:

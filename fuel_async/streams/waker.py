@@ -62,12 +62,15 @@ class Waker:
 
     def _drain(self) -> None:
         self._armed = False
-        posts, until = self._posts, perf_counter_ns() + DRAIN_NS
+        posts, until = self._posts, 0
         try:
             while posts:
                 posts.popleft()()
-                if posts and perf_counter_ns() > until:
-                    return
+                if posts:  # most often there was the one
+                    now_ns = perf_counter_ns()
+                    until = until or now_ns + DRAIN_NS
+                    if now_ns > until:
+                        return
         finally:
             if posts and not self._armed:  # the time is over, or a call raised, which the loop reports
                 self._armed = True
