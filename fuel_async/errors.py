@@ -272,6 +272,14 @@ class DeviceLost(DeviceError):
         super().__init__(f"{device} is lost: {reason}")
 
 
+class TransferFailed(DeviceError):
+    """Bytes did not get from one device to another, or cannot."""
+
+    def __init__(self, source: str, destination: str, reason: str) -> None:
+        self.source, self.destination, self.reason = source, destination, reason
+        super().__init__(f"copy from {source} to {destination}: {reason}")
+
+
 class InvariantBroken(InternalError):
     """The scheduler's state contradicts itself; `story` is the log of the run."""
 

@@ -26,7 +26,7 @@ DOCUMENT = REPOSITORY / "docs" / "seed-map.md"
 FACADE = "fuel_async.fuel_dispatch"
 
 #: The pieces of work whose names are all there.
-LANDED = frozenset({"skeleton"})
+LANDED = frozenset({"skeleton", "many-devices"})
 
 MODULE, RE_EXPORT = "(module)", "re-export"
 

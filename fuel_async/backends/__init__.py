@@ -1,6 +1,7 @@
 """The outside world, a folder a backend. What others may use is the contract here and what discovery finds."""
 
 from fuel_async.backends.base import Absent as Absent
+from fuel_async.backends.base import Arena as Arena
 from fuel_async.backends.base import BackendSpec as BackendSpec
 from fuel_async.backends.base import Device as Device
 from fuel_async.backends.base import DeviceInfo as DeviceInfo

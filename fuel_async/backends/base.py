@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fuel_async.cost import Rates
-    from fuel_async.dispatch import BackendCapabilities, FitStatus, LaneProgram
-    from fuel_async.ir import BackendId, Breathe, DeviceLocation
-    from fuel_async.streams import Lane, ProgramInstance
+    from fuel_async.cost import LinkEstimate, Rates
+    from fuel_async.dispatch import BackendCapabilities, FitStatus, LaneProgram, SlotTable
+    from fuel_async.ir import BackendId, Breathe, DeviceLocation, DType
+    from fuel_async.streams import Clock, Lane, ProgramInstance
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,17 @@ class OpenOptions:
     memory_nbytes: int | None = None
 
 
+class Arena(Protocol):
+    """One block of a device's memory, with the temporaries of a plan."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its size."""
+
+    def array(self, slots: SlotTable, slot: int) -> Any:
+        """Return a temporary as `Lane.submit_copy` takes it."""
+
+
 class Memory(Protocol):
     """A device's memory, within a budget."""
 
@@ -51,8 +62,11 @@ class Memory(Protocol):
     def budget_nbytes(self) -> int:
         """What all instances and outputs on the device may hold together."""
 
-    def allocate(self, nbytes: int) -> Any:
+    def allocate(self, nbytes: int) -> Arena:
         """Return an arena of `nbytes` for program instances. `OutOfMemory` when the device refuses."""
+
+    def allocate_array(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """Return a row-major array of its own: a feed, an output, a constant. `OutOfMemory` when refused."""
 
 
 class Device(Protocol):
@@ -83,6 +97,18 @@ class Device(Protocol):
         """Where arenas come from."""
 
     @property
+    def memory_location(self) -> DeviceLocation:
+        """Whose memory that is: the host's for a device that works in it, else the device's own."""
+
+    @property
+    def clock(self) -> Clock:
+        """What its times are read from."""
+
+    @property
+    def lost(self) -> BaseException | None:
+        """Why it can do nothing any more; None while it can."""
+
+    @property
     def slot_capacity(self) -> int:
         """Submissions a lane should hold at a time: enough to hide the launch of the next one, no more."""
 
@@ -107,6 +133,15 @@ class Device(Protocol):
         `arena` is a block of `memory.allocate` that the plan's other programs share; without it the instance has one
         of its own. May take milliseconds: called off the loop for all but small programs.
         """
+
+    def copy_lane(self, source: DeviceLocation, destination: DeviceLocation) -> Lane | None:
+        """Return the lane that copies from one memory to another; None without a direct link of this device."""
+
+    def link(self, source: DeviceLocation, destination: DeviceLocation) -> LinkEstimate | None:
+        """Return what that link is said to do; None when there is none."""
+
+    def on_lost(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Call `call` once when the device is lost, on any thread; the function returned ends that."""
 
     def close(self) -> None:
         """Let the lanes end after what they hold. Never blocks."""

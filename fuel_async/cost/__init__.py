@@ -1,4 +1,4 @@
-"""What a kernel costs: Layer-1 counts of flops and bytes, and times from a device's speeds. Pure."""
+"""What a kernel and a copy cost: Layer-1 counts, times from a device's speeds, and links as they are learned. Pure."""
 
 from fuel_async.cost.layer1 import LAYER1 as LAYER1
 from fuel_async.cost.layer1 import cost_cast_cpu as cost_cast_cpu
@@ -17,5 +17,8 @@ from fuel_async.cost.layer1 import cost_shape_op_cpu as cost_shape_op_cpu
 from fuel_async.cost.layer1 import cost_softmax_last_dim_primitive_cpu as cost_softmax_last_dim_primitive_cpu
 from fuel_async.cost.layer1 import cost_where_cpu as cost_where_cpu
 from fuel_async.cost.layer1 import default_cost_for_op_kind as default_cost_for_op_kind
+from fuel_async.cost.links import LinkModel as LinkModel
 from fuel_async.cost.model import composite_ns as composite_ns
 from fuel_async.cost.rates import Rates as Rates
+from fuel_async.dispatch import DEFAULT_LINKS as DEFAULT_LINKS
+from fuel_async.dispatch import LinkEstimate as LinkEstimate

@@ -3,6 +3,8 @@
 Pure: nothing here runs a kernel or touches a device.
 """
 
+from fuel_async.dispatch.backend_streams import BackendStreams as BackendStreams
+from fuel_async.dispatch.backend_streams import pending_work_count as pending_work_count
 from fuel_async.dispatch.capability import BackendCapabilities as BackendCapabilities
 from fuel_async.dispatch.capability import CapabilityRegistry as CapabilityRegistry
 from fuel_async.dispatch.capability import FitStatus as FitStatus
@@ -21,12 +23,15 @@ from fuel_async.dispatch.kernel import KernelRef as KernelRef
 from fuel_async.dispatch.kernel import RuntimeFused as RuntimeFused
 from fuel_async.dispatch.kernel import StorageLike as StorageLike
 from fuel_async.dispatch.kernel import unknown_cost as unknown_cost
+from fuel_async.dispatch.links import DEFAULT_LINKS as DEFAULT_LINKS
+from fuel_async.dispatch.links import LinkEstimate as LinkEstimate
 from fuel_async.dispatch.node_params import derive_params as derive_params
 from fuel_async.dispatch.node_params import kernel_dtypes as kernel_dtypes
 from fuel_async.dispatch.params import AffineParams as AffineParams
 from fuel_async.dispatch.params import CastParams as CastParams
 from fuel_async.dispatch.params import ClampParams as ClampParams
 from fuel_async.dispatch.params import ConcatParams as ConcatParams
+from fuel_async.dispatch.params import GivenParams as GivenParams
 from fuel_async.dispatch.params import IndexSelectParams as IndexSelectParams
 from fuel_async.dispatch.params import MatmulParams as MatmulParams
 from fuel_async.dispatch.params import NoParams as NoParams
@@ -40,6 +45,17 @@ from fuel_async.dispatch.program import KernelCall as KernelCall
 from fuel_async.dispatch.program import LaneProgram as LaneProgram
 from fuel_async.dispatch.program import SlotClass as SlotClass
 from fuel_async.dispatch.program import SlotTable as SlotTable
+from fuel_async.dispatch.resolve_target import Resident as Resident
+from fuel_async.dispatch.resolve_target import resolve_target_backend as resolve_target_backend
+from fuel_async.dispatch.resolve_target import (
+    resolve_target_backend_residency_aware as resolve_target_backend_residency_aware,
+)
+from fuel_async.dispatch.routes import Hop as Hop
+from fuel_async.dispatch.routes import Pair as Pair
+from fuel_async.dispatch.routes import PricedLink as PricedLink
+from fuel_async.dispatch.routes import Route as Route
+from fuel_async.dispatch.routes import cheapest_route as cheapest_route
+from fuel_async.dispatch.routes import route_over as route_over
 from fuel_async.dispatch.table import KernelBindingTable as KernelBindingTable
 from fuel_async.dispatch.transfer import CHEAPEST_FIRST as CHEAPEST_FIRST
 from fuel_async.dispatch.transfer import TransferMatrix as TransferMatrix

@@ -59,6 +59,10 @@ def _cast(attrs: Attrs, inputs: Sequence[Sizes], output: Sizes) -> OpParams:
     return OpParams.Cast()
 
 
+def _as_given(attrs: Attrs, inputs: Sequence[Sizes], output: Sizes) -> OpParams:
+    return OpParams.NONE if attrs is None else OpParams.Given(attrs)
+
+
 #: Kinds that take parameters; all others take `OpParams.NONE`.
 _RULES: Mapping[OpKind, _Rule] = {
     OpKind.MatMul: _matmul,
@@ -72,6 +76,7 @@ _RULES: Mapping[OpKind, _Rule] = {
     OpKind.LayerNormLastDim: _layer_norm,
     OpKind.ClampElementwise: _clamp,
     OpKind.Cast: _cast,
+    OpKind.RuntimeFused: _as_given,
 }
 
 
@@ -87,9 +92,9 @@ def kernel_dtypes(op: OpSpec, inputs: Sequence[TensorType], output: TensorType) 
     """Return the operand dtypes under which the node's kernel is registered: inputs in order, then the
     output.
 
-    A concat has any number of inputs of one dtype and is registered once, as (input, output).
+    An op of any number of inputs is registered under the first of them, as (input, output).
     """
-    if op.kind is OpKind.Concat:
+    if op.arity < 0:
         return inputs[0].dtype, output.dtype
     return (*[kind.dtype for kind in inputs], output.dtype)
 

@@ -9,7 +9,7 @@ patterns use the latter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class OpParams:
     Cast: ClassVar[type[CastParams]]
     Affine: ClassVar[type[AffineParams]]
     PowI: ClassVar[type[PowIParams]]
+    Given: ClassVar[type[GivenParams]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,13 @@ class PowIParams(OpParams):
     exp: int
 
 
+@dataclass(frozen=True, slots=True)
+class GivenParams(OpParams):
+    """The node's own parameters as they are: for a kernel that was made for one op, outside the table of ops."""
+
+    attrs: tuple[Any, ...]
+
+
 OpParams.NONE = NoParams()
 OpParams.Reduce = ReduceParams
 OpParams.Matmul = MatmulParams
@@ -136,3 +144,4 @@ OpParams.IndexSelect = IndexSelectParams
 OpParams.Cast = CastParams
 OpParams.Affine = AffineParams
 OpParams.PowI = PowIParams
+OpParams.Given = GivenParams

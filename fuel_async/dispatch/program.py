@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from fuel_async.dispatch.kernel import KernelRef
     from fuel_async.dispatch.params import OpParams
-    from fuel_async.ir import FrozenGraph, Layout, TensorType
+    from fuel_async.ir import CostEstimate, FrozenGraph, Layout, OpKind, TensorType
 
 
 class SlotClass(IntEnum):
@@ -63,7 +63,11 @@ class KernelCall:
     params: OpParams
     #: Number of inputs; the output follows them in a row, then scratch.
     arity: int
+    #: Predicted time at the rates of the plan's target.
     cost_ns: int
+    #: What it computes and how much work that is, whatever the device: what its time at other rates follows from.
+    kind: OpKind
+    estimate: CostEstimate
     #: The output may take the bytes of an input that dies with the call.
     in_place: bool = False
     #: The kernel reads inputs through their strides.

@@ -6,10 +6,14 @@ The kernels of the host come the way those of every backend do, by the entry poi
 from importlib.metadata import entry_points as _entry_points
 
 from fuel_async.dispatch import BackendCapabilities as BackendCapabilities
+from fuel_async.dispatch import BackendStreams as BackendStreams
 from fuel_async.dispatch import CapabilityRegistry as CapabilityRegistry
 from fuel_async.dispatch import TransferMatrix as TransferMatrix
 from fuel_async.dispatch import TransferPath as TransferPath
 from fuel_async.dispatch import derive_backend_caps as derive_backend_caps
+from fuel_async.dispatch import pending_work_count as pending_work_count
+from fuel_async.dispatch import resolve_target_backend as resolve_target_backend
+from fuel_async.dispatch import resolve_target_backend_residency_aware as resolve_target_backend_residency_aware
 from fuel_async.ir import CPU_DEVICE as _HOST
 from fuel_async.ir import SubstrateClass as SubstrateClass
 from fuel_async.registry import KERNEL_PACKS_GROUP as _KERNEL_PACKS

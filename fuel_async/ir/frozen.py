@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fuel_async.ir.device import DeviceLocation
+
 #: A C call over more items than this holds the interpreter for longer than a loop should wait.
 SLICE = 2_048
 
@@ -60,6 +62,8 @@ class FrozenGraph:
     boolean: frozenset[str]
     #: Symbols of all dimensions and slices, sorted; empty once they are bound.
     symbols: tuple[str, ...]
+    #: The device that a kernel node must run on, for the nodes that are pinned.
+    pins: Mapping[int, DeviceLocation]
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -76,8 +80,9 @@ class FrozenGraph:
         name = next((f" {name!r}" for name, i in self.inputs.items() if i == node), "")
         attrs = self.attrs[node]
         extra = "" if attrs is None else f" {attrs}"
+        pin = f" pinned to {self.pins[node]}" if node in self.pins else ""
         return (
-            f"node %{node} {self.ops[node].name}{name}({operands}){extra} -> {self.types[node]}, "
+            f"node %{node} {self.ops[node].name}{name}({operands}){extra} -> {self.types[node]}{pin}, "
             f"built at {self.line(node)}"
         )
 
@@ -113,6 +118,7 @@ class Snapshot:
     inputs: Mapping[str, int]
     constants: Mapping[int, NDArray[Any]]
     outputs: Mapping[str, int]
+    pins: Mapping[int, DeviceLocation]
 
 
 def freeze(graph: Snapshot, breathe: Breathe = no_breath) -> FrozenGraph:
@@ -146,7 +152,9 @@ def freeze(graph: Snapshot, breathe: Breathe = no_breath) -> FrozenGraph:
     inputs = {name: place[i] for name, i in graph.inputs.items()}
     outputs = {name: place[i] for name, i in graph.outputs.items()}
     constants = {place[i]: value for i, value in graph.constants.items() if live[i]}
-    digest, symbols = _digest(ops, args, types, attrs, [inputs, outputs, list(constants)], breathe)
+    pins = _pins(graph, live, place, breathe)
+    ports = [inputs, outputs, list(constants)]
+    digest, symbols = _digest(ops, args, types, attrs, [*ports, pins] if pins else ports, breathe)
     boolean = frozenset(name for name, node in outputs.items() if _is_boolean(ops, args, node))
     return FrozenGraph(
         graph.name,
@@ -162,7 +170,19 @@ def freeze(graph: Snapshot, breathe: Breathe = no_breath) -> FrozenGraph:
         outputs,
         boolean,
         tuple(sorted(symbols)),
+        pins,
     )
+
+
+def _pins(graph: Snapshot, live: bytearray, place: Sequence[int], breathe: Breathe) -> dict[int, DeviceLocation]:
+    """The pins of the live nodes. The graph's own go on growing only after it has copied them."""
+    pins: dict[int, DeviceLocation] = {}
+    for count, (node, device) in enumerate(graph.pins.items()):
+        if live[node]:
+            pins[place[node]] = device
+        if not count % SLICE:
+            breathe()
+    return pins
 
 
 def _parts(count: int) -> list[slice]:

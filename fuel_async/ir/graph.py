@@ -14,21 +14,23 @@ from __future__ import annotations
 import math
 import sys
 from array import array
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fuel_async.errors import DTypeMismatch, GraphError, ShapeMismatch
+from fuel_async.ir.device import DeviceLocation
 from fuel_async.ir.dtype import DType
 from fuel_async.ir.frozen import Breathe, FrozenGraph, Snapshot, freeze, no_breath
-from fuel_async.ir.op import Attrs, OpSpec, TensorType, require_array_dtype
+from fuel_async.ir.op import Attrs, Form, OpSpec, TensorType, require_array_dtype
 from fuel_async.ir.ops.leaf import CONSTANT, INPUT
 from fuel_async.ir.shape import normal_dims, show
 from fuel_async.ir.symbol import Shape, Symbolic, is_static
 from fuel_async.ir.tensor import Scalar, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import CodeType, FrameType
 
     from numpy.typing import NDArray
@@ -73,6 +75,9 @@ class Graph:
         self._inputs: dict[str, int] = {}
         self._constants: dict[int, NDArray[Any]] = {}
         self._outputs: dict[str, int] = {}
+        self._pins: dict[int, DeviceLocation] = {}
+        #: Where kernels that are appended now must run.
+        self._pin: DeviceLocation | None = None
         self._interned: dict[tuple[Shape, DType], TensorType] = {}
         self._inferred: dict[tuple[Any, ...], TensorType] = {}
         self._scalars: dict[tuple[Any, ...], Tensor] = {}
@@ -157,6 +162,22 @@ class Graph:
             result = self._inferred[key] = self._result(op, types, attrs, shape)
         return self._append(op, tuple([operand.index for operand in operands]), result, attrs)
 
+    @contextmanager
+    def on(self, device: DeviceLocation | str) -> Iterator[None]:
+        """Pin what is built in the block to `device`, for example `"cpu:0"`: it runs there or not at all.
+
+        Kernels are pinned, not views, inputs and constants: those have no place. The innermost block counts.
+        `UserError` when `device` names none; whether there is such a device is known when the graph runs.
+        """
+        if not isinstance(device, DeviceLocation | str):
+            raise GraphError("on", f'wanted a DeviceLocation or text such as "cpu:0", got {device!r}')
+        before = self._pin
+        self._pin = device if isinstance(device, DeviceLocation) else DeviceLocation.parse(device)
+        try:
+            yield
+        finally:
+            self._pin = before
+
     def node_at(self, index: int) -> NodeFacts:
         """Return what is known of a node, in O(1): for who looks at a graph while it grows."""
         return NodeFacts(
@@ -184,6 +205,7 @@ class Graph:
             dict(self._inputs),
             dict(self._constants),
             dict(self._outputs),
+            self._pins,
         )
 
     def adopt_frozen(self, frozen: FrozenGraph, snapshot: Snapshot) -> FrozenGraph:
@@ -251,6 +273,7 @@ class Graph:
         """Leave the columns to the snapshots that have them, and go on with copies."""
         self._ops, self._args, self._types = list(self._ops), list(self._args), list(self._types)
         self._attrs, self._codes, self._lastis = list(self._attrs), list(self._codes), self._lastis[:]
+        self._pins = dict(self._pins)
         self._lent = False
 
     def _append(self, op: OpSpec, args: tuple[int, ...], kind: TensorType, attrs: Attrs) -> Tensor:
@@ -267,6 +290,8 @@ class Graph:
         self._args.append(args)
         self._types.append(kind)
         self._attrs.append(attrs)
+        if self._pin is not None and op.form is Form.KERNEL:
+            self._pins[index] = self._pin
         ops.append(op)
         self._frozen = None
         return Tensor(self, index, kind)

@@ -16,6 +16,7 @@ from fuel_async.ir.op import OpSpec, TensorType, require_array_dtype
 from fuel_async.ir.ops.elementwise import BINARIES, CAST, CLAMP, COMPARISONS, UNARIES, Cast, Clamp
 from fuel_async.ir.ops.indexing import INDEX_SELECT, IndexSelect
 from fuel_async.ir.ops.matmul import MATMUL
+from fuel_async.ir.ops.movement import COPY
 from fuel_async.ir.ops.reduce import LAYER_NORM, REDUCTIONS, SOFTMAX, LayerNorm, Reduce
 from fuel_async.ir.products import matmul
 from fuel_async.ir.shape import normal_axes, normal_axis
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import EllipsisType
 
+    from fuel_async.ir.device import DeviceLocation
     from fuel_async.ir.graph import Graph
 
 Scalar: TypeAlias = "bool | int | float"
@@ -324,6 +326,11 @@ class Tensor:
     def contiguous(self) -> Tensor:
         """The same values laid out in row-major order; free when they are already."""
         return views.contiguous(self)
+
+    def to(self, device: DeviceLocation | str) -> Tensor:
+        """Copy the values, on `device` and nowhere else; see `Graph.on`."""
+        with self.graph.on(device):
+            return self.graph.node(COPY, (self,))
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
         # Integers, slices, `...` and None. A bound may be a symbol; along a symbolic dimension numbers must

@@ -8,7 +8,8 @@
     output "y" = %3
 
 Names are JSON strings; a constant's bytes are base64 of the row-major array, little-endian. Blank lines and
-lines that begin with # are skipped. A graph with bound symbols reads back as a graph of fixed shapes.
+lines that begin with # are skipped. `@cpu:0` after a node's parameters pins it to that device. A graph with
+bound symbols reads back as a graph of fixed shapes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import binascii
 import json
 import re
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +25,7 @@ import numpy as np
 from fuel_async.errors import GraphTextError, UserError
 from fuel_async.ir.dtype import DType
 from fuel_async.ir.graph import Graph
+from fuel_async.ir.op import Form
 from fuel_async.ir.ops import BY_NAME
 from fuel_async.ir.ops.elementwise import Cast, Clamp
 from fuel_async.ir.ops.indexing import IndexSelect
@@ -85,7 +88,7 @@ _TYPE = r"(\w+)(\[[^\]]*\])"
 _GRAPH = re.compile(rf"graph {_STRING}")
 _INPUT = re.compile(rf"%(\d+) = input {_STRING} : {_TYPE}")
 _CONSTANT = re.compile(rf"%(\d+) = constant ([A-Za-z0-9+/=]*) : {_TYPE}(?:  #.*)?")
-_NODE = re.compile(rf"%(\d+) = (\w+)((?: %\d+)*)((?: \w+=(?:\[[^\]]*\]|[^\s\[]+))*) : {_TYPE}")
+_NODE = re.compile(rf"%(\d+) = (\w+)((?: %\d+)*)((?: \w+=(?:\[[^\]]*\]|[^\s\[]+))*)(?: @(\S+))? : {_TYPE}")
 _OUTPUT = re.compile(rf"output {_STRING} = %(\d+)")
 _FIELD = re.compile(r" (\w+)=(\[[^\]]*\]|\S+)")
 
@@ -133,6 +136,8 @@ def _node_text(columns: Snapshot | FrozenGraph, node: int, names: Mapping[int, s
     words = [f"%{node} =", op.name, *(f"%{arg}" for arg in columns.args[node])]
     if attrs is not None:
         words += [f"{name}={codec.write(getattr(attrs, name))}" for name, codec in CODECS[type(attrs)].items()]
+    if node in columns.pins:
+        words.append(f"@{columns.pins[node]}")
     return " ".join([*words, shown])
 
 
@@ -184,13 +189,18 @@ class _Reader:
         made = graph.constant(np.frombuffer(raw, kind.require_np()).reshape(shape))
         self._add(node, made, graph.type_of(shape, kind))
 
-    def _node(self, graph: Graph, node: str, name: str, args: str, fields: str, dtype: str, dims: str) -> None:
+    def _node(
+        self, graph: Graph, node: str, name: str, args: str, fields: str, pin: str | None, dtype: str, dims: str
+    ) -> None:
         op = BY_NAME.get(name)
         if op is None:
             raise _error(f"there is no op {name!r}")
         operands = [self._tensor(arg) for arg in args.replace("%", "").split()]
         shape = _SHAPE.read(dims)
-        made = graph.node(op, operands, _attrs(op, fields), shape if op.is_given else None)
+        if pin is not None and op.form is not Form.KERNEL:
+            raise _error(f"{name} has no place and cannot be pinned to {pin}")
+        with nullcontext() if pin is None else graph.on(pin):
+            made = graph.node(op, operands, _attrs(op, fields), shape if op.is_given else None)
         self._add(node, made, graph.type_of(shape, DType.parse(dtype)))
 
     def _tensor(self, node: str) -> Tensor:

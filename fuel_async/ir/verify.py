@@ -163,6 +163,12 @@ def _symbols(graph: FrozenGraph) -> Iterator[Violation]:
             yield node, f"unlisted symbols {sorted(unknown)}"
 
 
+def _pins(graph: FrozenGraph) -> Iterator[Violation]:
+    for node, device in graph.pins.items():
+        if not 0 <= node < len(graph) or graph.ops[node].form is not Form.KERNEL:
+            yield node, f"no kernel to run on {device}"
+
+
 def _names(dims: Shape) -> set[str]:
     return {name for dim in dims if isinstance(dim, Symbolic) for name in dim.symbols}
 
@@ -179,6 +185,7 @@ RULES: tuple[Rule, ...] = (
     Rule("constants hold what their types say", _constants),
     Rule("outputs exist and truth values are uint8", _outputs),
     Rule("symbols are listed", _symbols),
+    Rule("only kernels are pinned", _pins),
 )
 
 #: Rules after which a node can not be described yet.

@@ -4,6 +4,8 @@ from fuel_async.plan.plan import Plan as Plan
 from fuel_async.plan.plan import Port as Port
 from fuel_async.plan.plan import Region as Region
 from fuel_async.plan.plan import make_plan as make_plan
+from fuel_async.plan.price import region_ns as region_ns
 from fuel_async.plan.regions import HEAVY_NS as HEAVY_NS
 from fuel_async.plan.regions import LONGEST_NS as LONGEST_NS
 from fuel_async.plan.resolve import Target as Target
+from fuel_async.plan.values import Value as Value

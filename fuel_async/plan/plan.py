@@ -1,4 +1,7 @@
-"""The plan of a graph for one device: regions with their lane programs, ports, and the arena all of them share.
+"""The plan of a graph: regions with their lane programs, ports, and the arena all of them share.
+
+It is for one device or, where the target says so, for any division of its regions among devices that run the same
+kernels: offsets and slots are the same on all of them, and what crosses regions is listed.
 
 `make_plan` is pure and O(nodes): the same graph, target and options give the same plan. It calls `breathe` at least
 every 64 nodes.
@@ -16,11 +19,14 @@ from fuel_async.dispatch import BINDABLE, LaneProgram, SlotClass, SlotTable
 from fuel_async.ir import Breathe, FrozenGraph, TensorType, no_breath
 from fuel_async.plan.lower import Rows, lower
 from fuel_async.plan.memory import Arena, assign_offsets
+from fuel_async.plan.pins import Pins, cut_pinned, row_pins
 from fuel_async.plan.regions import Cut, cut
+from fuel_async.plan.values import Crossing, Value, cross
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fuel_async.ir import DeviceLocation
     from fuel_async.plan.resolve import Target
 
 #: A C call over more items than this holds the interpreter for longer than a loop should wait.
@@ -46,6 +52,15 @@ class Region:
     needs: frozenset[int]
     #: Regions that read its results.
     dependents: tuple[int, ...]
+    #: The only device it may run on; None for any.
+    pin: DeviceLocation | None = None
+    # --- empty when the plan is for one device ---
+    #: Places in the plan's values of those made outside of it that it reads, feeds included, sorted.
+    reads: tuple[int, ...] = ()
+    #: Places in the plan's values of those it makes that another region reads or the caller receives, sorted.
+    writes: tuple[int, ...] = ()
+    #: Places of the constants it reads, sorted.
+    constants: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +78,8 @@ class Plan:
     output_nbytes: int
     predicted_ns: int
     kernels: int
+    #: What crosses regions; empty when the plan is for one device.
+    values: tuple[Value, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Plan of {self.graph.name!r}: {self.kernels} kernels in {len(self.regions)} regions>"
@@ -72,24 +89,18 @@ def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) 
     """Plan `graph`, whose symbols are bound, for `target`. `NoBackendForOp` when a node has no kernel there."""
     rows = lower(graph, target, breathe)
     costs = _costs(rows, breathe)
-    regions = cut(costs, rows.preds, _output_rows(rows), breathe)
+    regions, pins = _cut(rows, costs, breathe)
     order = _order(regions, breathe)
     arena = assign_offsets(rows, order, regions.region_of, _before(regions, breathe), breathe)
     slots = SlotTable(rows.classes, rows.places, rows.types, rows.layouts)
     programs = _programs(rows, regions, order, costs, slots, arena, breathe)
+    crossing = cross(rows, regions.region_of, regions.count, arena.canonical, breathe) if target.spread else None
     for column in (rows.slots, rows.preds):
         _let_go(column, breathe)
-    dependents: list[list[int]] = [[] for _ in programs]
-    for number, needs in enumerate(regions.needs):
-        for need in needs:
-            dependents[need].append(number)
     outputs = tuple(Port(name, graph.types[node], name in graph.boolean) for name, node in graph.outputs.items())
     return Plan(
         graph=graph,
-        regions=tuple(
-            Region(program, needs, tuple(after))
-            for program, needs, after in zip(programs, regions.needs, dependents, strict=True)
-        ),
+        regions=_regions(programs, regions, pins, crossing),
         feeds=tuple(Port(name, graph.types[node]) for name, node in graph.inputs.items()),
         outputs=outputs,
         constants=tuple(graph.constants),
@@ -97,7 +108,33 @@ def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) 
         output_nbytes=sum(port.type.nbytes for port in outputs),
         predicted_ns=sum(program.predicted_ns for program in programs),
         kernels=len(costs),
+        values=() if crossing is None else crossing.values,
     )
+
+
+def _regions(
+    programs: Sequence[LaneProgram], regions: Cut, pins: Pins, crossing: Crossing | None
+) -> tuple[Region, ...]:
+    dependents: list[list[int]] = [[] for _ in programs]
+    for number, needs in enumerate(regions.needs):
+        for need in needs:
+            dependents[need].append(number)
+    made = []
+    for number, (program, needs, after, pin) in enumerate(zip(programs, regions.needs, dependents, pins, strict=True)):
+        crosses: tuple[tuple[int, ...], ...] = ()
+        if crossing is not None:
+            crosses = crossing.reads[number], crossing.writes[number], crossing.constants[number]
+        made.append(Region(program, needs, tuple(after), pin, *crosses))
+    return tuple(made)
+
+
+def _cut(rows: Rows, costs: array[int], breathe: Breathe) -> tuple[Cut, Pins]:
+    """Assign rows to regions; with the pin of each region."""
+    outputs = _output_rows(rows)
+    if rows.graph.pins:
+        return cut_pinned(costs, rows.preds, outputs, row_pins(rows, breathe), breathe)
+    found = cut(costs, rows.preds, outputs, breathe)
+    return found, [None] * found.count
 
 
 def _costs(rows: Rows, breathe: Breathe) -> array[int]:

@@ -63,7 +63,7 @@ def cut(
         regions = _Cutting(costs_ns, preds, output_rows, Branches(costs_ns, preds, breathe)).run(breathe)
         if max(regions) + 1 > 2 * total // HEAVY_NS + _SLACK_REGIONS:
             regions = by_time(costs_ns)
-    return Cut(regions, _needs(regions, preds, breathe))
+    return Cut(regions, needs_of(regions, preds, breathe))
 
 
 def by_time(costs_ns: Sequence[int]) -> list[int]:
@@ -77,7 +77,8 @@ def by_time(costs_ns: Sequence[int]) -> list[int]:
     return regions
 
 
-def _needs(regions: Sequence[int], preds: Sequence[tuple[int, ...]], breathe: Breathe) -> list[frozenset[int]]:
+def needs_of(regions: Sequence[int], preds: Sequence[tuple[int, ...]], breathe: Breathe) -> list[frozenset[int]]:
+    """Which other regions each region reads, given the region of each row."""
     needs: list[set[int]] = [set() for _ in range(max(regions, default=-1) + 1)]
     breathe()
     for row, sources in enumerate(preds):

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a plan is made for: the kernels and facts of one device, and what the caller demands."""
+    """What a plan is made for: the kernels and facts of one device or of several alike, and the caller's demands."""
 
     bindings: KernelBindingTable
     capabilities: BackendCapabilities
     rates: Rates
     precision: PrecisionGuarantee | None = None
+    #: The regions of one run may be placed on several devices: the plan lists the values that cross them.
+    spread: bool = False
 
 
 def resolve(
@@ -60,6 +62,8 @@ def resolve(
             params=params,
             arity=len(inputs),
             cost_ns=target.rates.predict_ns(op.kind, estimate),
+            kind=op.kind,
+            estimate=estimate,
             in_place=entry.caps.in_place,
             strided=entry.caps.strided_input,
             scratch_nbytes=() if scratch is None else scratch(params, inputs, (output,)),

@@ -22,6 +22,8 @@ from fuel_async.registry.inflight import inflight_of as inflight_of
 from fuel_async.registry.inflight import pending_ns as pending_ns
 from fuel_async.registry.inflight import pending_ns_add as pending_ns_add
 from fuel_async.registry.process import fork_generation as fork_generation
+from fuel_async.registry.system_topology import SystemTopology as SystemTopology
+from fuel_async.registry.system_topology import TopologyStore as TopologyStore
 from fuel_async.registry.topology import GenerationCounter as GenerationCounter
 from fuel_async.registry.topology import bump_topology_generation as bump_topology_generation
 from fuel_async.registry.topology import on_topology_change as on_topology_change

@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fuel_async.errors import UserError
 from fuel_async.ir import DeviceLocation
+from fuel_async.schedule import POLICIES, Policy, earliest_finish
+from fuel_async.streams import HOST_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from fuel_async.backends import Device
 
 #: Runs that may use lanes and memory at the same time, unless told otherwise.
 MAX_INFLIGHT = 64
@@ -21,6 +27,9 @@ INLINE_NS = 50_000
 #: Planning and binding of graphs up to this size happens on the loop: about 5 µs a node.
 OFF_LOOP_NODES = 64
 
+#: Feeds up to this size are copied when a run goes to lanes.
+COPIED_NBYTES = 4_096
+
 #: Arrays up to this size are copied on the loop where a copy is needed.
 OFF_LOOP_NBYTES = 262_144
 
@@ -29,12 +38,20 @@ OFF_LOOP_NBYTES = 262_144
 class Config:
     """The options of an executor."""
 
-    devices: tuple[DeviceLocation, ...] | None
+    #: Addresses of devices to find and open, and devices that are open already.
+    devices: tuple[DeviceLocation | Device, ...] | None
     memory_nbytes: Mapping[DeviceLocation, int] | int | None
     max_inflight: int
     max_queued: int
     host_lanes: int
     blas_threads: int
+    placement: Policy = earliest_finish
+
+    @property
+    def clock(self) -> Clock:
+        """What the times of given devices are read from; the host's clock when none says otherwise."""
+        given = [device.clock for device in self.devices or () if not isinstance(device, DeviceLocation)]
+        return next((clock for clock in given if clock is not HOST_CLOCK), HOST_CLOCK)
 
     def budget_nbytes(self, location: DeviceLocation) -> int | None:
         """The memory budget asked for on a device, None for the backend's own choice."""
@@ -44,30 +61,37 @@ class Config:
 
 
 def make_config(
-    devices: Sequence[DeviceLocation | str] | None,
+    devices: Sequence[DeviceLocation | str | Device] | None,
     memory: Mapping[DeviceLocation | str, int] | int | None,
     max_inflight: int | None,
     max_queued: int | None,
-    placement: str,
+    placement: str | Policy,
     host_lanes: int | None,
     blas_threads: int | None,
 ) -> Config:
     """Check an executor's arguments; `UserError` names the first that cannot be."""
     cores = os.cpu_count() or 1
     lanes = _positive("host_lanes", host_lanes, 1)
-    if placement != "earliest_finish":
-        raise UserError(f"placement={placement!r} is not known; use 'earliest_finish'")
+    policy = POLICIES.get(placement) if isinstance(placement, str) else placement
+    if not callable(policy):
+        names = ", ".join(map(repr, POLICIES))
+        raise UserError(f"placement={placement!r} is not known; use {names}, or a function that chooses among offers")
     if devices is not None and not devices:
         raise UserError("devices=() leaves nothing to run on; name a device, or pass None for all of them")
     return Config(
-        devices=None if devices is None else tuple(_location(device) for device in devices),
+        devices=None if devices is None else tuple(_device(device) for device in devices),
         memory_nbytes=_memory(memory),
         max_inflight=_positive("max_inflight", max_inflight, MAX_INFLIGHT),
         max_queued=_positive("max_queued", max_queued, MAX_QUEUED),
         host_lanes=lanes,
         # Lanes times library threads leave a core to the loop.
         blas_threads=_positive("blas_threads", blas_threads, max(1, (cores - 1) // lanes)),
+        placement=policy,
     )
+
+
+def _device(device: DeviceLocation | str | Device) -> DeviceLocation | Device:
+    return DeviceLocation.parse(device) if isinstance(device, str) else device
 
 
 def _location(device: DeviceLocation | str) -> DeviceLocation:

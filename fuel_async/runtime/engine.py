@@ -15,19 +15,25 @@ from fuel_async.ir import FrozenGraph, Graph, PrecisionGuarantee, freeze
 from fuel_async.runtime import feeds as feed_rules
 from fuel_async.runtime.admission import Admission
 from fuel_async.runtime.checkpoint import checkpoint
-from fuel_async.runtime.config import INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, Config
+from fuel_async.runtime.config import COPIED_NBYTES, INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, Config
 from fuel_async.runtime.feed_guards import FeedGuards
+from fuel_async.runtime.instances import Prepared
 from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, described
 from fuel_async.runtime.plans import Key, PlanCache
 from fuel_async.runtime.single_flight import SingleFlight
 from fuel_async.runtime.statistics import Counters
+from fuel_async.schedule import LaneShape, Scheduler
 from fuel_async.streams import LoopShare, Waker, without_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from fuel_async.runtime.instances import Array, PlanInstance, Prepared
+    from fuel_async.backends import Device
+    from fuel_async.ir import DeviceLocation
+    from fuel_async.plan import Plan
+    from fuel_async.runtime.instances import Array, PlanInstance
+    from fuel_async.runtime.measured import Measured
     from fuel_async.runtime.session import Session
 
 #: The key of graphs without symbols, run without a precision floor.
@@ -36,29 +42,52 @@ _PLAIN: Key = ((), None)
 #: What an inline run costs beside its kernels.
 _RUN_NS = 8_000
 
-#: Feeds up to this size are copied when a run goes to lanes.
-_COPIED_NBYTES = 4_096
-
 
 class Engine:
     """The caches, budgets and scheduler of one open session."""
 
     def __init__(self, session: Session, config: Config) -> None:
         self.session = session
-        memory = session.device.memory
-        self.admission = Admission(
-            str(session.device.location), config.max_inflight, memory.budget_nbytes, self._reclaim
-        )
-        self.cache = PlanCache(session, self.admission.free)
+        location, budget_nbytes = self._held(config)
+        self.admission = Admission(str(location), config.max_inflight, budget_nbytes, self._reclaim)
+        self.cache = PlanCache(session, self.admission.free, self._make_prepared)
         self.flights = SingleFlight(session)
         self._lanes = tuple(session.lanes)
         self._guards = FeedGuards()
-        self.driver = Driver(session.lanes, session.device.slot_capacity, self._released)
+        self.driver = self._make_driver(config)
         self.counters = Counters()
         self._here: LoopShare | None = None
         #: Runs that are being prepared, or wait to be admitted.
-        self.entering: set[_Entering] = set()
+        self.entering: set[Entering] = set()
         self._waiting_for_idle: list[tuple[LoopShare, asyncio.Future[None]]] = []
+
+    # --- what an engine over several devices does otherwise ---
+
+    def _held(self, config: Config) -> tuple[DeviceLocation, int]:
+        """Whose memory admission counts, and how much of it there is."""
+        device = self.session.device
+        return device.location, device.memory.budget_nbytes
+
+    def _make_prepared(
+        self,
+        plan: Plan,
+        graph: FrozenGraph,
+        device: Device,
+        generation: int,
+        measured: Measured,
+        free: Callable[[int], None],
+    ) -> Prepared:
+        return Prepared(plan, graph, device, generation, measured, free)
+
+    def _make_driver(self, config: Config) -> Driver:
+        # Host lanes share the interpreter: fine kernels stay on the first.
+        capacity = self.session.device.slot_capacity
+        shapes = [LaneShape(capacity, takes_fine=not place) for place in range(len(self._lanes))]
+        return Driver(Scheduler(shapes), self._lanes, self._released)
+
+    def close(self) -> None:
+        """Forget everything, after the last run."""
+        self.cache.clear()
 
     async def run(
         self,
@@ -67,24 +96,19 @@ class Engine:
         precision: PrecisionGuarantee | None = None,
         priority: int = 0,
         progress: Progress | None = None,
+        *,
+        keep: bool = False,
     ) -> Results:
-        """Run a graph once; the results by name, each an array of the caller's own."""
+        """Run a graph once; the results by name, each an array of the caller's own.
+
+        With `keep` results may stay on the devices that made them, as `DeviceArray`s.
+        """
         share = self._share()
-        frozen = graph.frozen
-        prepared: Prepared | None = None
-        values: Sequence[Array] | None = None
-        if frozen is not None:
-            try:
-                key = _PLAIN if precision is None and not frozen.symbols else self._key(frozen, feeds, precision)
-            except FeedError:
-                self.counters.failed += 1
-                raise
-            prepared = self.cache.find(frozen, key)
-            if prepared is not None:
-                values = prepared.match(feeds)
-        if frozen is None or prepared is None or values is None:
-            with _Entering(self):
-                frozen, prepared, values = await self._prepare(graph, feeds, precision)
+        found = self._look_up(graph, feeds, precision)
+        if found is None:
+            with Entering(self):
+                found = await self._prepare(graph, feeds, precision)
+        frozen, prepared, values = found
         median_ns = prepared.measured.history.measured_median_ns
         if median_ns is not None and median_ns <= INLINE_NS:
             cost_ns = median_ns + _RUN_NS
@@ -98,6 +122,22 @@ class Engine:
                 raise
             return self._run_inline(frozen, prepared, values, share)
         return await self._run_on_lanes(frozen, prepared, values, share, priority, progress)
+
+    def _look_up(
+        self, graph: Graph, feeds: dict[str, Any], precision: PrecisionGuarantee | None
+    ) -> tuple[FrozenGraph, Prepared, Sequence[Array]] | None:
+        """The way of nearly every run: the graph is prepared, and the feeds are arrays that fit as they are."""
+        frozen = graph.frozen
+        if frozen is None:
+            return None
+        try:
+            key = _PLAIN if precision is None and not frozen.symbols else self._key(frozen, feeds, precision)
+        except FeedError:
+            self.counters.failed += 1
+            raise
+        prepared = self.cache.find(frozen, key)
+        values = None if prepared is None else prepared.match(feeds)
+        return None if prepared is None or values is None else (frozen, prepared, values)
 
     def _share(self) -> LoopShare:
         """The running loop's share. Looking it up costs half a microsecond, so the last one is remembered."""
@@ -164,14 +204,14 @@ class Engine:
             if instance is None:  # another run was faster
                 self.admission.give(prepared.output_nbytes)
         if instance is None:
-            with _Entering(self):
+            with Entering(self):
                 instance = await self._admit(prepared, priority)
         try:
-            kept = [value.copy() if value.nbytes <= _COPIED_NBYTES else value for value in values]
+            kept = [value.copy() if value.nbytes <= COPIED_NBYTES else value for value in values]
             loop = asyncio.get_running_loop()
             run = ActiveRun(graph, prepared, instance, kept, share, priority, progress, loop.create_future())
             if loop.get_debug():
-                run.guard(self._guards, [value for value in values if value.nbytes > _COPIED_NBYTES])
+                run.guard(self._guards, [value for value in values if value.nbytes > COPIED_NBYTES])
         except BaseException:
             prepared.give(instance)
             self.admission.give(prepared.output_nbytes)
@@ -262,7 +302,7 @@ class Engine:
         if prepared.plan.kernels <= OFF_LOOP_NODES:
             return prepared.bind()
         handle, call = self.session.call(prepared.bind)
-        LoopShare.running().watch(self.session.worker)
+        self.session.watch_worker()
         await handle
         return call.value
 
@@ -300,7 +340,7 @@ class Engine:
             run.share.waker.post(lambda future=future: future.cancel() or None)  # type: ignore[misc]
             self.driver.cancel(run)
 
-    def entered(self, token: _Entering, error: BaseException | None) -> None:
+    def entered(self, token: Entering, error: BaseException | None) -> None:
         """A run is admitted, or will run in place, or ended with `error` before that."""
         self.entering.discard(token)
         if isinstance(error, Exception):
@@ -319,7 +359,7 @@ class Engine:
             tell(share.waker, lambda future=future: None if future.done() else future.set_result(None))  # type: ignore[misc]
 
 
-class _Entering:
+class Entering:
     """A stretch of a run in which nothing else knows of it yet."""
 
     __slots__ = ("_engine", "loop")

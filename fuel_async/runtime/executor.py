@@ -22,6 +22,7 @@ from fuel_async.runtime.mapping import Feeds, Mapped
 from fuel_async.runtime.perform import Array, Progress, Results
 from fuel_async.runtime.run import Run
 from fuel_async.runtime.session import Session
+from fuel_async.runtime.spread import SpreadEngine
 from fuel_async.runtime.statistics import DeviceStatistics, Statistics
 from fuel_async.runtime.walk import Walk
 from fuel_async.storage import DeviceArray, from_array
@@ -29,6 +30,7 @@ from fuel_async.streams import LoopShare
 
 if TYPE_CHECKING:
     from fuel_async.backends import Device
+    from fuel_async.schedule import Policy
 
 
 class Executor:
@@ -43,12 +45,12 @@ class Executor:
 
     def __init__(
         self,
-        devices: Sequence[DeviceLocation | str] | None = None,
+        devices: Sequence[DeviceLocation | str | Device] | None = None,
         *,
         memory: Mapping[DeviceLocation | str, int] | int | None = None,
         max_inflight: int | None = None,
         max_queued: int | None = None,
-        placement: Literal["earliest_finish"] = "earliest_finish",
+        placement: Literal["earliest_finish", "spread"] | Policy = "earliest_finish",
         host_lanes: int | None = None,
         blas_threads: int | None = None,
     ) -> None:
@@ -118,11 +120,11 @@ class Executor:
         if engine is None or self._closed or self._forks != fork_generation():
             engine = await self._open()
         if timeout_s is None:
-            results = await engine.run(graph, given, precision, priority)
+            results = await engine.run(graph, given, precision, priority, keep=on_device)
         else:
             LoopShare.running()  # `timeout` has no words for a loop that is not asyncio's
             async with asyncio.timeout(timeout_s):
-                results = await engine.run(graph, given, precision, priority)
+                results = await engine.run(graph, given, precision, priority, keep=on_device)
         return _device_arrays(engine, results) if on_device else results
 
     def submit(
@@ -269,7 +271,7 @@ class Executor:
         if engine is not None:
             await engine.idle()
             self._last = self.statistics()
-            engine.cache.clear()
+            engine.close()
         self._session.close()
         if self._session.is_open:
             await asyncio.to_thread(self._session.release)
@@ -306,7 +308,8 @@ class Executor:
         with self._opening:
             if self._engine is None:
                 self._session.open()
-                self._engine = Engine(self._session, self._config)
+                make = SpreadEngine if self._session.is_spread else Engine
+                self._engine = make(self._session, self._config)
 
     def _refuse_unusable(self) -> None:
         if self._forks not in (None, fork_generation()):
@@ -315,9 +318,11 @@ class Executor:
             raise ExecutorClosed
 
 
-def _device_arrays(engine: Engine, results: Results) -> dict[str, DeviceArray]:
+def _device_arrays(engine: Engine, results: Mapping[str, Any]) -> dict[str, DeviceArray]:
     location = engine.session.device.location
     return {
-        name: DeviceArray(from_array(array, device=location), Layout.contiguous(array.shape), array.dtype.kind == "b")
+        name: array
+        if isinstance(array, DeviceArray)  # it stayed where it was made
+        else DeviceArray(from_array(array, device=location), Layout.contiguous(array.shape), array.dtype.kind == "b")
         for name, array in results.items()
     }

@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from numpy.typing import NDArray
 
-from fuel_async.errors import InvariantBroken, KernelFailed
+from fuel_async.errors import InternalError, InvariantBroken, KernelFailed
 from fuel_async.schedule import (
+    Bind,
     CancelRequested,
+    Copy,
     Deliver,
     Event,
     Instruction,
-    LaneShape,
     Launch,
     RegionFailed,
     RegionFinished,
     Release,
+    Replan,
     RunAdmitted,
     Scheduler,
     Stop,
@@ -126,12 +128,12 @@ class Progress:
 class Driver:
     """The scheduler of one executor with its effects. All methods take any thread and never block."""
 
-    def __init__(self, lanes: Sequence[Lane], slot_capacity: int, released: Released) -> None:
-        """`released` is told when no lane works for a run any more."""
+    def __init__(self, scheduler: Scheduler, lanes: Sequence[Lane], released: Released) -> None:
+        """`lanes` are those of the scheduler, by number; `released` is told when none works for a run any more."""
         self._lanes = lanes
         self._released = released
-        # Host lanes share the interpreter: fine kernels stay on the first.
-        self._scheduler = Scheduler([LaneShape(slot_capacity, takes_fine=not i) for i in range(len(lanes))])
+        self._scheduler = scheduler
+        self._handle: Callable[[Event], tuple[Instruction, ...]] = scheduler.handle
         self._events: deque[Event] = deque()
         self._busy = threading.Lock()
         self._numbers = count(1)
@@ -158,7 +160,7 @@ class Driver:
                 while events:
                     event = events.popleft()
                     try:
-                        self._perform(self._scheduler.handle(event))
+                        self._perform(self._handle(event))
                     except Exception as error:
                         self._abandon(event.run, error)
             finally:
@@ -197,18 +199,13 @@ class Driver:
                 case Launch():
                     self._launch(run, instruction.region, self._lanes[instruction.lane], instruction.waits)
                 case Stop():
-                    run.stopped = True
-                    if instruction.error is not None:
-                        self._fail(run, instruction.error)
+                    self._stop(run, instruction.error)
                 case Deliver():
                     self._deliver(run)
                 case Release():
-                    del self.active[run.number]
-                    run.unguard()
-                    delivered = not run.stopped
-                    run.values, run.outputs = [], []
-                    run.handles.clear()
-                    self._released(run, delivered, intact=True)
+                    self._release(run)
+                case Bind() | Copy() | Replan():
+                    raise InternalError(f"{instruction} is for runs over several devices")
                 case _:
                     assert_never(instruction)
 
@@ -239,10 +236,25 @@ class Driver:
 
         handle.add_done_callback(settled)
 
+    def _stop(self, run: ActiveRun, error: BaseException | None) -> None:
+        run.stopped = True
+        if error is not None:
+            self._fail(run, error)
+
+    def _release(self, run: ActiveRun) -> None:
+        del self.active[run.number]
+        run.unguard()
+        run.values, run.outputs = [], []
+        run.handles.clear()
+        self._released(run, not run.stopped, intact=True)
+
     def _deliver(self, run: ActiveRun) -> None:
         run.prepared.measured.on_lanes(run.work_ns)
+        self._give(run, run.prepared.deliver(run.outputs))
+
+    def _give(self, run: ActiveRun, results: Results) -> None:
         run.unguard()
-        results, future = run.prepared.deliver(run.outputs), run.result
+        future = run.result
         self._told.append((run.share.waker, lambda: _settle(future, results)))
 
     def _fail(self, run: ActiveRun, error: BaseException) -> None:

@@ -96,7 +96,7 @@ class PipelinedExecutor:
         if not isinstance(lane, HostLane):
             raise GraphError("walk", f"the walker runs on host lanes, not on {lane.name}")
         handle, call = session.call(lambda breathe: Walking(graph, nodes, inputs, breathe))
-        LoopShare.running().watch(session.worker)
+        session.watch_worker()
         await handle
         return call.value, lane
 

@@ -22,6 +22,7 @@ from fuel_async.runtime.measured import Measured
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fuel_async.backends import Device
     from fuel_async.runtime.session import Session
 
 #: Plans kept, and prepared plans kept.
@@ -31,6 +32,9 @@ MOST_PREPARED = 256
 #: Kernels of all plans kept, and of all that is prepared: each takes about a kilobyte in a plan, and as much bound.
 MOST_KERNELS = 1_000_000
 
+#: Makes the prepared plan from plan, graph, device, generation, measured and free.
+MakePrepared: TypeAlias = "Callable[[Plan, FrozenGraph, Device, int, Measured, Callable[[int], None]], Prepared]"
+
 Sizes: TypeAlias = tuple[tuple[str, int], ...]
 Key: TypeAlias = tuple[Sizes, PrecisionGuarantee | None]
 
@@ -38,9 +42,9 @@ Key: TypeAlias = tuple[Sizes, PrecisionGuarantee | None]
 class PlanCache:
     """Prepared plans by graph, and plans by structure. All methods take any thread."""
 
-    def __init__(self, session: Session, free: Callable[[int], None]) -> None:
-        """`free(nbytes)` is told when an instance ceases to hold memory."""
-        self._session, self._free = session, free
+    def __init__(self, session: Session, free: Callable[[int], None], make: MakePrepared = Prepared) -> None:
+        """`free(nbytes)` is told when an instance ceases to hold memory. `make` takes what `Prepared` does."""
+        self._session, self._free, self._make = session, free, make
         self._lock = threading.Lock()
         #: By the identity of the graph, which a weak reference guards: a look-up costs a tenth of a microsecond.
         self._prepared: dict[int, tuple[weakref[FrozenGraph], dict[Key, Prepared]]] = {}
@@ -77,7 +81,7 @@ class PlanCache:
             made = make_plan(bound.without_constants(), target, breathe)
             entry = made, Measured(made.predicted_ns)
         plan, measured = entry
-        prepared = Prepared(plan, bound, self._session.device, generation, measured, self._free)
+        prepared = self._make(plan, bound, self._session.device, generation, measured, self._free)
         with self._lock:
             self.made += 1
             self._plans[plan_key] = entry

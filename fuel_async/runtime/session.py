@@ -9,13 +9,13 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from fuel_async.backends import Device, OpenOptions, discover
+from fuel_async.backends import Device, Found, OpenOptions, discover
 from fuel_async.errors import DeviceLost, ExecutorClosed, InternalError
-from fuel_async.ir import CPU_DEVICE, Breathe, PrecisionGuarantee
+from fuel_async.ir import CPU_DEVICE, Breathe, DeviceLocation, PrecisionGuarantee
 from fuel_async.plan import Target
 from fuel_async.registry import fork_generation, global_bindings
 from fuel_async.runtime.blas import BLAS
-from fuel_async.streams import CompletionHandle, HostLane, Lane
+from fuel_async.streams import CompletionHandle, HostLane, InPlaceLane, Lane, LoopShare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,13 +52,18 @@ class Session:
         self._config = config
         self._lock, self._releasing = threading.Lock(), threading.Lock()
         self._devices: tuple[Device, ...] = ()
+        self._opened: list[Device] = []
         self._absent: dict[str, str] = {}
         self._closed = self._released = False
         #: Gives the library's settings back should nobody close this.
         self._abandoned: weakref.finalize[[int], Session] | None = None
         self._capabilities: tuple[KernelBindingTable, BackendCapabilities] | None = None
         #: The lane on which planning, binding and large conversions happen: none of a device's own.
-        self.worker = HostLane("planner", CPU_DEVICE, counted=False)
+        self.worker: HostLane | InPlaceLane = (
+            InPlaceLane("planner", CPU_DEVICE, config.clock)
+            if config.clock.is_virtual
+            else HostLane("planner", CPU_DEVICE, counted=False)
+        )
 
     @property
     def is_open(self) -> bool:
@@ -94,25 +99,49 @@ class Session:
                 raise ExecutorClosed
             if self._devices:
                 return
-            discovery = discover()
-            self._absent = dict(discovery.absent)
-            found = discovery.select(self._config.devices)
-            if not found:
-                raise DeviceLost("every device", "; ".join(f"{k}: {v}" for k, v in discovery.absent.items()))
+            found = self._find()
             BLAS.hold(self._config.blas_threads)
-            opened: list[Device] = []
             try:
                 for one in found:
-                    budget_nbytes = self._config.budget_nbytes(one.info.location)
-                    opened.append(one.spec.open(one.info, OpenOptions(self._config.host_lanes, budget_nbytes)))
+                    if isinstance(one, Found):
+                        budget_nbytes = self._config.budget_nbytes(one.info.location)
+                        options = OpenOptions(self._config.host_lanes, budget_nbytes)
+                        self._opened.append(one.spec.open(one.info, options))
             except BaseException:
-                for device in opened:
+                for device in self._opened:
                     device.close()
+                self._opened.clear()
                 BLAS.release()
                 raise
-            self._devices = tuple(opened)
+            opened = iter(self._opened)
+            self._devices = tuple(next(opened) if isinstance(one, Found) else one for one in found)
             self._abandoned = weakref.finalize(self, BLAS.abandon, fork_generation())
             self._abandoned.atexit = False
+
+    def _find(self) -> list[Found | Device]:
+        """What to run on, in order: devices that were given as they are, and others as they were found."""
+        wanted = self._config.devices
+        if wanted is not None and not any(isinstance(one, DeviceLocation) for one in wanted):
+            return [one for one in wanted if not isinstance(one, DeviceLocation)]
+        discovery = discover()
+        self._absent = dict(discovery.absent)
+        locations = None if wanted is None else tuple(one for one in wanted if isinstance(one, DeviceLocation))
+        found = iter(discovery.select(locations))
+        order: list[Found | Device] = list(found) if wanted is None else []
+        order.extend(next(found) if isinstance(one, DeviceLocation) else one for one in wanted or ())
+        if not order:
+            raise DeviceLost("every device", "; ".join(f"{k}: {v}" for k, v in discovery.absent.items()))
+        return order
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether runs may use several devices, or one that has a memory of its own."""
+        return len(self._devices) > 1 or self.device.memory_location != CPU_DEVICE
+
+    def join(self, device: Device) -> None:
+        """Count one more device among those that are open; it is not closed with the session."""
+        with self._lock:
+            self._devices = (*self._devices, device)
 
     def target(self, precision: PrecisionGuarantee | None) -> Target:
         """Return what plans are made for: the kernels registered now, the device's facts and speeds."""
@@ -120,12 +149,17 @@ class Session:
         cached = self._capabilities
         if cached is None or cached[0] is not bindings:
             cached = self._capabilities = (bindings, self.device.capabilities)
-        return Target(bindings, cached[1], self.device.rates, precision)
+        return Target(bindings, cached[1], self.device.rates, precision, spread=self.is_spread)
 
     def call(self, work: Callable[[Breathe], T]) -> tuple[CompletionHandle, WorkerCall[T]]:
         """Do `work(breathe)` on the worker thread."""
         call = WorkerCall(work)
         return self.worker.submit(call), call
+
+    def watch_worker(self) -> None:
+        """Have the running loop look after the worker thread, where there is one."""
+        if isinstance(self.worker, HostLane):
+            LoopShare.running().watch(self.worker)
 
     def close(self) -> None:
         """Let all threads end after what they hold. Never blocks. Idempotent."""
@@ -133,8 +167,8 @@ class Session:
             if self._closed:
                 return
             self._closed = True
-            devices = self._devices
-        for device in devices:
+            opened = list(self._opened)
+        for device in opened:  # those that were given belong to whoever gave them
             device.close()
         self.worker.close()
 
@@ -143,7 +177,7 @@ class Session:
         with self._releasing:  # not the lock that `close` takes: a loop must not wait for these joins
             if self._released:
                 return
-            for device in self._devices:
+            for device in self._opened:
                 for lane in device.lanes:
                     join = getattr(lane, "join", None)
                     if join is not None:

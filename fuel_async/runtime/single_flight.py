@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from fuel_async.streams import CompletionHandle, LoopShare
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from fuel_async.ir import Breathe
     from fuel_async.runtime.session import Session, WorkerCall
+    from fuel_async.streams import CompletionHandle
 
 T = TypeVar("T")
 
@@ -40,7 +39,7 @@ class SingleFlight:
         flight: _Flight[T] | None = self._flying.get(key)
         if flight is None:
             flight = self._flying[key] = _Flight(*self._session.call(work))
-        LoopShare.running().watch(self._session.worker)
+        self._session.watch_worker()
         flight.waiting += 1
         try:
             await flight.handle

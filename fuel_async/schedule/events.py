@@ -1,4 +1,4 @@
-"""What happened: facts that the scheduler is told, each about one run. Past tense, frozen, a closed union."""
+"""What happened: facts that the scheduler is told, each about one run or about a device. Past tense, a closed union."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING, TypeAlias
 from fuel_async.schedule.record import record
 
 if TYPE_CHECKING:
-    from fuel_async.schedule.shape import RunShape
+    from collections.abc import Sequence
+
+    from fuel_async.schedule.machine import DeviceShape
+    from fuel_async.schedule.shape import LaneShape, RunShape
+
+#: The `run` of an event that is about no run.
+NO_RUN = -1
 
 
 @record
 class RunAdmitted:
-    """A run may use memory and lanes from now on."""
+    """A run may use memory and lanes from now on. Values in `resident` lie elsewhere than in the host's memory."""
 
     run: int
     shape: RunShape
     priority: int = 0
+    resident: Sequence[tuple[int, int]] = ()
 
 
 @record
@@ -43,4 +50,77 @@ class CancelRequested:
     run: int
 
 
-Event: TypeAlias = RunAdmitted | RegionFinished | RegionFailed | CancelRequested
+@record
+class Bound:
+    """The run's programs are ready on a device: what was held back for that may be launched."""
+
+    run: int
+    device: int
+
+
+@record
+class BindFailed:
+    """They are not, and will not be."""
+
+    run: int
+    device: int
+    error: BaseException
+
+
+@record
+class CopyFinished:
+    """A value of the run has arrived in a memory."""
+
+    run: int
+    value: int
+    memory: int
+
+
+@record
+class CopyFailed:
+    """It has not, and will not."""
+
+    run: int
+    value: int
+    memory: int
+    error: BaseException
+
+
+@record
+class DeviceAdded:
+    """There is one more device. Its number is the count of those before it."""
+
+    device: DeviceShape
+    lanes: Sequence[LaneShape]
+    run: int = NO_RUN
+
+
+@record
+class DeviceGone:
+    """A device does nothing any more. Work in flight there settles with errors of its own."""
+
+    device: int
+    error: BaseException
+    run: int = NO_RUN
+
+
+@record
+class TopologyChanged:
+    """Plans made before are out of date: runs of which nothing was issued are to be planned anew."""
+
+    run: int = NO_RUN
+
+
+Event: TypeAlias = (
+    RunAdmitted
+    | RegionFinished
+    | RegionFailed
+    | CancelRequested
+    | Bound
+    | BindFailed
+    | CopyFinished
+    | CopyFailed
+    | DeviceAdded
+    | DeviceGone
+    | TopologyChanged
+)

@@ -1,4 +1,4 @@
-"""What to do: commands of the scheduler, carried out by `runtime.perform` alone. Imperative, frozen, a closed union."""
+"""What to do: commands of the scheduler, carried out by `runtime` alone. Imperative, a closed union."""
 
 from __future__ import annotations
 
@@ -9,12 +9,33 @@ from fuel_async.schedule.record import record
 
 @record
 class Launch:
-    """Submit a region to a lane, to start after the regions in `waits`, which that lane already holds."""
+    """Submit a region to a lane, to start after the regions in `waits`, which that lane already holds.
+
+    It starts after the arrival of every value it reads that is on its way to the lane's memory, too.
+    """
 
     run: int
     region: int
     lane: int
     waits: tuple[int, ...] = ()
+
+
+@record
+class Bind:
+    """Make the run's programs ready on a device, and tell: `Bound` or `BindFailed`."""
+
+    run: int
+    device: int
+
+
+@record
+class Copy:
+    """Copy a value from one memory to another, once it is there; and tell: `CopyFinished` or `CopyFailed`."""
+
+    run: int
+    value: int
+    source: int
+    memory: int
 
 
 @record
@@ -26,8 +47,15 @@ class Stop:
 
 
 @record
+class Replan:
+    """Plan the run anew and admit it again: its plan is out of date, and nothing of it was issued."""
+
+    run: int
+
+
+@record
 class Deliver:
-    """Give the results to the caller: every region has finished."""
+    """Give the results to the caller: every region has finished, and the results are where they were wanted."""
 
     run: int
 
@@ -39,4 +67,4 @@ class Release:
     run: int
 
 
-Instruction: TypeAlias = Launch | Stop | Deliver | Release
+Instruction: TypeAlias = Launch | Bind | Copy | Stop | Replan | Deliver | Release

@@ -22,7 +22,7 @@ def check(scheduler: Scheduler) -> None:
             raise InvariantBroken(broken.law, broken.found, scheduler.story(state.run)) from None
         for region, lane in state.in_flight.items():
             held[lane] += 1
-            held_ns[lane] += state.shape.predicted_ns[region]
+            held_ns[lane] += state.held_ns(region)
     for lane, load in enumerate(scheduler.loads):
         found = (load.held, load.held_ns)
         if found != (held[lane], held_ns[lane]):

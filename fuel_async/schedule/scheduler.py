@@ -69,7 +69,7 @@ class Scheduler:
         state = self.runs.pop(run, None)
         if state is not None:
             for region, lane in state.in_flight.items():
-                self.loads[lane].give(state.shape.predicted_ns[region])
+                self.loads[lane].give(state.held_ns(region))
         return story
 
     # --- events -----------------------------------------------------------------------------------

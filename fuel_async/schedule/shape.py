@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fuel_async.plan import Plan
+    from fuel_async.schedule.machine import Prices
 
 #: Kernels below this mean predicted time never release the interpreter for long: two lanes of them only convoy on it.
 FINE_KERNEL_NS = 4_000
@@ -23,6 +24,8 @@ class RunShape:
     predicted_ns: Sequence[int]
     #: Regions of kernels so small that they are kept on one host lane.
     fine: Sequence[bool]
+    #: What runs that may be spread over devices need beside.
+    spread: SpreadShape | None = None
     #: Number of needs of each region, and the regions without any: where every run starts.
     missing: Sequence[int] = field(init=False)
     roots: Sequence[int] = field(init=False)
@@ -36,6 +39,26 @@ class RunShape:
         return len(self.needs)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SpreadShape:
+    """What a plan's regions exchange, and what is known of their times."""
+
+    #: By region: the values it reads that are made outside of it, and those it makes for others.
+    reads: Sequence[Sequence[int]]
+    writes: Sequence[Sequence[int]]
+    #: By value: its size, the region that makes it (-1 for a feed), and how many regions read it.
+    nbytes: Sequence[int]
+    producers: Sequence[int]
+    readers: Sequence[int]
+    #: Values that the caller receives in the host's memory.
+    outputs: frozenset[int]
+    #: By region: the number of the device that it must run on, None where it is free.
+    pins: Sequence[int | None]
+    #: What a run holds of every memory that a region of it runs in.
+    share_nbytes: int
+    prices: Prices
+
+
 @dataclass(frozen=True, slots=True)
 class LaneShape:
     """One lane: how many submissions it should hold, and whether fine regions may go there."""
@@ -44,12 +67,13 @@ class LaneShape:
     takes_fine: bool = True
 
 
-def shape_of(plan: Plan) -> RunShape:
-    """Return the shape of a plan's runs."""
+def shape_of(plan: Plan, spread: SpreadShape | None = None) -> RunShape:
+    """Return the shape of a plan's runs; of those that are spread over devices with `spread`."""
     programs = [region.program for region in plan.regions]
     return RunShape(
         needs=[region.needs for region in plan.regions],
         dependents=[region.dependents for region in plan.regions],
         predicted_ns=[program.predicted_ns for program in programs],
         fine=[program.predicted_ns < FINE_KERNEL_NS * len(program) for program in programs],
+        spread=spread,
     )

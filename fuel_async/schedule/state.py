@@ -88,6 +88,10 @@ class RunState:
             raise InvariantBroken("a region settles once, while in flight", f"region {region} of run {self.run}")
         return lane
 
+    def held_ns(self, region: int) -> int:
+        """The time that a lane holds for the region while it is in flight."""
+        return self.shape.predicted_ns[region]
+
     def stop(self) -> None:
         """Note that nothing more is to be submitted."""
         self.phase = Phase.DRAINING

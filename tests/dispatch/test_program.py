@@ -10,7 +10,7 @@ import pytest
 
 import fuel_async as fa
 from fuel_async.dispatch import BINDABLE, KernelCall, LaneProgram, OpParams, SlotClass, SlotTable
-from fuel_async.ir import DType, TensorType
+from fuel_async.ir import CostEstimate, DType, OpKind, TensorType
 
 
 def kernel(*_: object) -> None:
@@ -22,7 +22,7 @@ def program(kernels: int = 2) -> LaneProgram:
     graph.output("y", graph.input("x", (3,)).exp())
     kind = TensorType((3,), DType.F32, 12)
     slots = SlotTable([SlotClass.FEED, SlotClass.OUTPUT], [0, 0], [kind, kind], [None, None])
-    call = KernelCall(kernel, OpParams.NONE, 1, 300)
+    call = KernelCall(kernel, OpParams.NONE, 1, 300, OpKind.ExpElementwise, CostEstimate(flops=3))
     return LaneProgram(
         graph.freeze(), slots, [1] * kernels, [call] * kernels, [(0, 1)] * kernels, ((0, 2), (1,), (), (3,)), 600, 256
     )
@@ -43,7 +43,7 @@ def test_a_program_tells_its_length_its_ports_and_its_name() -> None:
 
 
 def test_a_call_is_plain_unless_it_says_more() -> None:
-    call = KernelCall(kernel, OpParams.NONE, 2, 300)
+    call = KernelCall(kernel, OpParams.NONE, 2, 300, OpKind.AddElementwise, CostEstimate(flops=3))
     assert (call.in_place, call.strided, call.scratch_nbytes) == (False, False, ())
 
 

@@ -8,7 +8,9 @@ import fuel_async as fa
 from fuel_async import fuel_dispatch
 from fuel_async import registry as own_registry
 from fuel_async import runtime as own_runtime
-from fuel_async.fuel_dispatch import compiled, dispatch, kernel, pipelined
+from fuel_async.backends import DeviceInfo, OpenOptions
+from fuel_async.backends.cpu import BACKEND
+from fuel_async.fuel_dispatch import compiled, dispatch, kernel, pipelined, topology
 from fuel_async.ir import CPU_DEVICE, BackendId, DType, Layout, OpKind
 from fuel_async.storage import alloc_cpu, from_array
 
@@ -47,7 +49,28 @@ async def test_a_graph_is_walked() -> None:
     assert dispatch.cpu_input(storage).tolist() == [2, 4]
 
 
+def test_the_system_is_looked_at_through_the_facade() -> None:
+    system = topology.SystemTopology.current()
+    caps = system.capabilities(CPU_DEVICE)
+    assert caps is dispatch.global_registry().for_device(CPU_DEVICE)
+    assert system.transfer_path(CPU_DEVICE, CPU_DEVICE) is dispatch.TransferPath.SameDevice
+    assert dispatch.resolve_target_backend(dispatch.global_registry(), ADD, DType.F32) in system.backends
+
+
+def test_a_devices_queues_tell_what_is_pending() -> None:
+    host = BACKEND.open(DeviceInfo(CPU_DEVICE, "host", None), OpenOptions())
+    queues: dispatch.BackendStreams = host
+    assert isinstance(host, dispatch.BackendStreams)
+    before = dispatch.pending_work_count(queues)
+    assert before == dispatch.inflight_count(CPU_DEVICE)
+    dispatch.inflight_inc(CPU_DEVICE)
+    assert queues.pending_work_count() == before + 1
+    dispatch.inflight_dec(CPU_DEVICE)
+    host.close()
+
+
 def test_the_facade_gives_the_packages_own_objects() -> None:
+    assert topology.SystemTopology is own_registry.SystemTopology
     assert dispatch.global_bindings is own_registry.global_bindings
     assert compiled.compile_node is fuel_dispatch.compile_node is own_runtime.compile_node
     assert kernel.OpParams is fuel_dispatch.OpParams

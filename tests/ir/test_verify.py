@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from fuel_async.errors import GraphIllegal, InternalError
-from fuel_async.ir import BY_NAME, DType, FrozenGraph, Graph, OpSpec, TensorType, symbol, verify
+from fuel_async.ir import BY_NAME, CPU_DEVICE, DType, FrozenGraph, Graph, OpSpec, TensorType, symbol, verify
 from fuel_async.ir.ops.movement import Axes, Permute
 from fuel_async.ir.verify import RULES
 from fuel_async.testing import Case, graphs
@@ -90,6 +90,10 @@ BROKEN: dict[str, list[tuple[int, Callable[[FrozenGraph], FrozenGraph]]]] = {
         (3, lambda g: replace(g, boolean=frozenset({"y"}))),
     ],
     "symbols are listed": [(0, lambda g: replace(g, symbols=()))],
+    "only kernels are pinned": [
+        (0, lambda g: replace(g, pins={0: CPU_DEVICE})),
+        (9, lambda g: replace(g, pins={2: CPU_DEVICE, 9: CPU_DEVICE})),
+    ],
 }
 
 

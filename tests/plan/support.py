@@ -45,13 +45,14 @@ def target(
     *,
     call_ns: int = 300,
     precision: PrecisionGuarantee | None = None,
+    spread: bool = False,
     **rates: float,
 ) -> Target:
     """A host that takes `call_ns` for every call and, unless told otherwise, nothing for its work."""
     kernels = table() if bindings is None else bindings
     caps = derive_backend_caps(BackendId.CPU, CPU_DEVICE, kernels)
     speeds = {"flops_per_ns": 1e12, "dense_flops_per_ns": 1e12, "bytes_per_ns": 1e12} | rates
-    return Target(kernels, caps, Rates(**speeds, call_ns=call_ns), precision)
+    return Target(kernels, caps, Rates(**speeds, call_ns=call_ns), precision, spread)
 
 
 def priced(cost_ns: Callable[[Sequence[tuple[int, ...]]], int]) -> Change:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from fuel_async.backends.base import Absent, DeviceInfo, OpenOptions
 from fuel_async.backends.cpu.calibration import HOST
@@ -14,12 +17,16 @@ from fuel_async.errors import OutOfMemory
 from fuel_async.ir import CPU_DEVICE, BackendId, Breathe, DeviceLocation, no_breath
 from fuel_async.registry import global_bindings, inflight_count, pending_ns
 from fuel_async.storage import HostArena
-from fuel_async.streams import History, HostLane
+from fuel_async.streams import HOST_CLOCK, History, HostLane
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from fuel_async.cost import Rates
+    from fuel_async.ir import DType
+    from fuel_async.streams import Clock
 
 #: The share of the machine's memory that instances and outputs may hold unless an executor says otherwise.
 DEFAULT_BUDGET_SHARE = 0.5
@@ -38,12 +45,24 @@ class HostMemory:
         except (MemoryError, ValueError) as error:  # ValueError: more than an array can have
             raise OutOfMemory(str(CPU_DEVICE), nbytes, self.budget_nbytes, ", and the system refused") from error
 
+    def allocate_array(self, shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+        """Return an array. Its pages are touched when somebody first writes them."""
+        try:
+            return np.empty(shape, dtype.require_np())
+        except (MemoryError, ValueError) as error:
+            nbytes = math.prod(shape) * dtype.nbytes
+            raise OutOfMemory(str(CPU_DEVICE), nbytes, self.budget_nbytes, ", and the system refused") from error
+
 
 class CpuDevice:
     """The opened host. Thread-safe."""
 
     #: One submission running and one behind it: the next starts without a hop through anybody.
     slot_capacity = 2
+    memory_location = CPU_DEVICE
+    clock: Clock = HOST_CLOCK
+    #: The host is never lost: with it, whoever would ask is gone.
+    lost: BaseException | None = None
 
     def __init__(self, info: DeviceInfo, options: OpenOptions) -> None:
         """Make the lanes (their threads start with their first work) and measure the host's speed. Blocks."""
@@ -87,6 +106,16 @@ class CpuDevice:
         if history is None:
             history = self._histories.setdefault(program, History(program.predicted_ns))
         return HostInstance(program, constants, block, history, breathe or no_breath)
+
+    def copy_lane(self, source: DeviceLocation, destination: DeviceLocation) -> None:
+        """Copies into and out of the host's memory are made by the devices that have one of their own."""
+
+    def link(self, source: DeviceLocation, destination: DeviceLocation) -> None:
+        """See `copy_lane`."""
+
+    def on_lost(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Never calls."""
+        return lambda: None
 
     def close(self) -> None:
         """Let the lanes end after what they hold."""

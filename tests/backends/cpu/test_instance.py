@@ -14,7 +14,7 @@ import fuel_async as fa
 from fuel_async.backends.cpu.instance import CHUNK_NS, HOLDS_NS, HostInstance, stand_in
 from fuel_async.dispatch import KernelCall, LaneProgram, OpParams, SlotClass, SlotTable
 from fuel_async.errors import FuelError, InternalError, KernelFailed, Stopped
-from fuel_async.ir import DType, FrozenGraph, Layout, TensorType, no_breath
+from fuel_async.ir import CostEstimate, DType, FrozenGraph, Layout, OpKind, TensorType, no_breath
 from fuel_async.plan import make_plan
 from fuel_async.storage import HostArena, Storage, as_array
 from fuel_async.streams import History, StopFlag, without_frames
@@ -414,7 +414,7 @@ def _program(
         for cls in (SlotClass.FEED, SlotClass.OUTPUT, SlotClass.SESSION, SlotClass.SCALAR)
     ]
     row = tuple(range(len(slots)))
-    call = KernelCall(kernel, OpParams.NONE, arity, 1_000)
+    call = KernelCall(kernel, OpParams.NONE, arity, 1_000, OpKind.AddElementwise, CostEstimate())
     program = LaneProgram(graph, slots, [len(graph) - 1], [call], [row], tuple(by_class), 1_000, 0)  # type: ignore[arg-type]
     return program, slots
 

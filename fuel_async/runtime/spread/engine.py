@@ -1,0 +1,193 @@
+"""The engine of an executor over several devices.
+
+Admission counts what runs hold of the host; what they hold of devices is the scheduler's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import TYPE_CHECKING, Any, cast
+
+from fuel_async.ir import CPU_DEVICE, DeviceLocation
+from fuel_async.registry import on_topology_change, topology_generation
+from fuel_async.runtime.config import COPIED_NBYTES
+from fuel_async.runtime.engine import Engine, Entering
+from fuel_async.runtime.spread.driver import PlanOutdated, SpreadDriver
+from fuel_async.runtime.spread.prepared import PreparedSpread
+from fuel_async.runtime.spread.run import SpreadRun
+from fuel_async.runtime.spread.table import DeviceTable
+from fuel_async.schedule import SpreadScheduler, TopologyChanged
+from fuel_async.storage import DeviceArray
+from fuel_async.streams import HostLane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from fuel_async.backends import Device
+    from fuel_async.ir import Breathe, FrozenGraph, Graph, PrecisionGuarantee
+    from fuel_async.plan import Plan
+    from fuel_async.runtime.config import Config
+    from fuel_async.runtime.instances import Array, Prepared
+    from fuel_async.runtime.measured import Measured
+    from fuel_async.runtime.perform import ActiveRun, Progress, Results
+    from fuel_async.runtime.session import Session
+    from fuel_async.streams import LoopShare
+
+#: What runs may hold of the host's memory when the host is not among the devices and nobody said.
+HOST_NBYTES = 1 << 34
+
+
+class SpreadEngine(Engine):
+    """The caches, budgets and scheduler of one open session with several devices."""
+
+    driver: SpreadDriver
+
+    def __init__(self, session: Session, config: Config) -> None:
+        self.table = DeviceTable(session.devices)
+        super().__init__(session, config)
+        mine = weakref.ref(self.driver)
+
+        def changed(generation: int) -> None:
+            driver = mine()
+            if driver is not None:
+                driver.post(TopologyChanged())
+
+        self._unhook = on_topology_change(changed)
+
+    def _held(self, config: Config) -> tuple[DeviceLocation, int]:
+        for device in self.session.devices:
+            if device.location == CPU_DEVICE:
+                return CPU_DEVICE, device.memory.budget_nbytes
+        return CPU_DEVICE, config.budget_nbytes(CPU_DEVICE) or HOST_NBYTES
+
+    def _make_prepared(
+        self,
+        plan: Plan,
+        graph: FrozenGraph,
+        device: Device,
+        generation: int,
+        measured: Measured,
+        free: Callable[[int], None],
+    ) -> Prepared:
+        return PreparedSpread(plan, graph, self.table, generation, measured, free)
+
+    def _make_driver(self, config: Config) -> SpreadDriver:
+        devices = [self.table.shape(number) for number in range(len(self.table.devices))]
+        scheduler = SpreadScheduler(devices, self.table, config.placement)
+        return SpreadDriver(scheduler, self.table, self.session, self._released, self._reclaim_on)
+
+    def close(self) -> None:
+        """Forget everything, after the last run."""
+        self._unhook()
+        self.driver.unwatch()
+        super().close()
+
+    def add(self, device: Device) -> None:
+        """Let a device take regions from now on."""
+        self.session.join(device)
+        self.driver.add(device)
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        graph: Graph,
+        feeds: dict[str, Any],
+        precision: PrecisionGuarantee | None = None,
+        priority: int = 0,
+        progress: Progress | None = None,
+        *,
+        keep: bool = False,
+    ) -> Results:
+        """Run a graph once; the results by name, each an array of the caller's own.
+
+        With `keep` they stay on the devices that made them, as `DeviceArray`s.
+        """
+        share = self._share()
+        while True:
+            found = self._look_up(graph, feeds, precision)
+            if found is None:
+                with Entering(self):
+                    found = await self._prepare(graph, feeds, precision)
+            frozen, prepared, values = found
+            prepared = cast("PreparedSpread", prepared)
+            given = self._given(prepared, feeds)
+            with Entering(self):
+                await self.admission.take(prepared.output_nbytes, priority)
+            if prepared.generation != topology_generation():  # the wait was long enough for the world to change
+                self.admission.give(prepared.output_nbytes)
+                continue
+            try:
+                return await self._run_spread(frozen, prepared, values, share, priority, progress, keep, given)
+            except PlanOutdated:
+                continue
+
+    def _given(self, prepared: PreparedSpread, feeds: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
+        """The feeds that lie in the memory of one of the devices: by (value, memory)."""
+        given: dict[tuple[int, int], Any] = {}
+        for place, port in enumerate(prepared.plan.feeds):
+            feed = feeds.get(port.name)
+            if not isinstance(feed, DeviceArray) or place not in prepared.feed_values:
+                continue
+            number = self.table.number(feed.device)
+            memory = 0 if number is None else self.table.memory(number)
+            if memory:
+                given[prepared.feed_values[place], memory] = feed.numpy()
+        return given
+
+    async def _run_spread(
+        self,
+        graph: FrozenGraph,
+        prepared: PreparedSpread,
+        values: Sequence[Array],
+        share: LoopShare,
+        priority: int,
+        progress: Progress | None,
+        keep: bool,
+        given: Mapping[tuple[int, int], Any],
+    ) -> Results:
+        loop = asyncio.get_running_loop()
+        try:
+            kept = [value.copy() if value.nbytes <= COPIED_NBYTES else value for value in values]
+            result: asyncio.Future[Results] = loop.create_future()
+            run = SpreadRun(graph, prepared, kept, share, priority, progress, result, keep=keep, given=given)
+            if loop.get_debug():
+                run.guard(self._guards, [value for value in values if value.nbytes > COPIED_NBYTES])
+        except BaseException:
+            self.admission.give(prepared.output_nbytes)
+            raise
+        for lane in self.table.lanes:
+            if isinstance(lane, HostLane):
+                share.watch(lane)
+        self.driver.start(run)
+        try:
+            return await run.result
+        except (asyncio.CancelledError, GeneratorExit):  # the latter when its loop was closed under it
+            self.driver.cancel(run)
+            raise
+        finally:
+            del run  # error -> traceback -> this frame -> run -> future -> error
+
+    def _released(self, run: ActiveRun, delivered: bool, *, intact: bool) -> None:
+        prepared, counters = run.prepared, self.counters
+        self.admission.give(prepared.output_nbytes)
+        if delivered:
+            counters.on_lanes += 1
+            counters.kernels += prepared.plan.kernels
+        elif run.result.cancelled():
+            counters.cancelled += 1
+        elif not isinstance(run, SpreadRun) or not run.outdated:
+            counters.failed += 1
+        if self._waiting_for_idle:
+            self._tell_idle(self.driver.tell)
+
+    def _plan(self, frozen: FrozenGraph, key: Any, breathe: Breathe) -> Prepared:
+        """In the worker thread. Runs bind what they need on the devices that they go to."""
+        return self.cache.prepare(frozen, key, breathe)
+
+    def _reclaim_on(self, device: int) -> bool:
+        """Drop what idles on a device; whether there was anything."""
+        prepared = [one for one in self.cache.all() if isinstance(one, PreparedSpread)]
+        dropped = [one.drop_idle_on(device) for one in prepared]
+        return any(dropped)

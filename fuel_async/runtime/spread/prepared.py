@@ -1,0 +1,171 @@
+"""A plan with the constants of one graph, ready to be spread over the devices of an executor."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from fuel_async.dispatch import SlotClass
+from fuel_async.errors import UserError
+from fuel_async.ir import Breathe, DeviceLocation, no_breath
+from fuel_async.plan import region_ns
+from fuel_async.runtime.instances import PlanInstance, Prepared
+from fuel_async.runtime.spread.shares import DeviceConstants, Share, bind_share
+from fuel_async.schedule import HOST, RunShape, SpreadShape, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fuel_async.ir import FrozenGraph
+    from fuel_async.plan import Plan
+    from fuel_async.runtime.measured import Measured
+    from fuel_async.runtime.spread.table import DeviceTable
+    from fuel_async.streams import History
+
+#: What runs have in place of an instance of their own: they take shares of devices as they go.
+NO_INSTANCE = PlanInstance((), 0)
+
+
+class PreparedSpread(Prepared):
+    """Everything that runs of one plan share: constants and pools by device, learned times. Any thread."""
+
+    __slots__ = (
+        "_constants",
+        "_histories",
+        "_lock",
+        "_priors",
+        "feed_values",
+        "idle_shares",
+        "on_device",
+        "output_values",
+        "table",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        graph: FrozenGraph,
+        table: DeviceTable,
+        generation: int,
+        measured: Measured,
+        free: Callable[[int], None],
+    ) -> None:
+        """`UserError` when a node is pinned to a device that the executor does not have."""
+        super().__init__(plan, graph, table.devices[0], generation, measured, free)
+        self.table = table
+        self._lock = threading.Lock()
+        self._constants: dict[int, DeviceConstants] = {}
+        self._histories: dict[int, list[History]] = {}
+        self._priors: dict[int, list[int]] = {}
+        self.idle_shares: dict[int, deque[Share]] = {}
+        #: The values of feeds and outputs, by place; a feed that nobody reads has none.
+        self.feed_values = {one.place: number for number, one in enumerate(plan.values) if one.kind is SlotClass.FEED}
+        self.output_values = {
+            one.place: number for number, one in enumerate(plan.values) if one.kind is SlotClass.OUTPUT
+        }
+        self.shape: RunShape = shape_of(plan, self._spread(frozenset(self.output_values.values())))
+        #: The same for runs whose outputs stay where they are made.
+        self.on_device: RunShape = shape_of(plan, self._spread(frozenset()))
+
+    def _spread(self, outputs: frozenset[int]) -> SpreadShape:
+        plan, regions = self.plan, self.plan.regions
+        readers = [0] * len(plan.values)
+        for region in regions:
+            for value in region.reads:
+                readers[value] += 1
+        return SpreadShape(
+            reads=[region.reads for region in regions],
+            writes=[region.writes for region in regions],
+            nbytes=[value.nbytes for value in plan.values],
+            producers=[value.producer for value in plan.values],
+            readers=readers,
+            outputs=outputs,
+            pins=[self._pin(region.pin) for region in regions],
+            share_nbytes=plan.arena_nbytes + sum(port.type.nbytes for port in (*plan.feeds, *plan.outputs)),
+            prices=self,
+        )
+
+    def _pin(self, location: DeviceLocation | None) -> int | None:
+        if location is None:
+            return None
+        number = self.table.number(location)
+        if number is None:
+            there = ", ".join(str(device.location) for device in self.table.devices)
+            raise UserError(f"graph {self.plan.graph.name!r} is pinned to {location}, which is not among {there}")
+        return number
+
+    # --- prices -----------------------------------------------------------------------------------
+
+    def region_ns(self, region: int, device: int) -> int:
+        """See `schedule.Prices`: what was measured there, else what the cost model says of the device's rates."""
+        histories = self._histories.get(device)
+        if histories is not None:
+            return histories[region].predicted_ns
+        priors = self._priors.get(device)
+        if priors is None:
+            rates = self.table.devices[device].rates
+            priors = self._priors[device] = [region_ns(one.program, rates) for one in self.plan.regions]
+        return priors[region]
+
+    def upload_ns(self, region: int, device: int) -> int:
+        """See `schedule.Prices`."""
+        places, memory = self.plan.regions[region].constants, self.table.memory(device)
+        if not places or memory == HOST:
+            return 0
+        constants = self._constants.get(device)
+        nbytes = (
+            sum(self.constants[place].nbytes for place in places)
+            if constants is None
+            else constants.missing_nbytes(places)
+        )
+        link = self.table.copies(HOST, memory) if nbytes else None
+        return 0 if link is None else link.model.copy_ns(nbytes)
+
+    # --- shares -----------------------------------------------------------------------------------
+
+    def constants_on(self, device: int) -> DeviceConstants:
+        """The constants on a device; their arrays are allocated when first asked for. `OutOfMemory`."""
+        found = self._constants.get(device)
+        if found is None:
+            with self._lock:
+                found = self._constants.get(device)
+                if found is None:
+                    found = self._constants[device] = DeviceConstants(self.constants, self.table.devices[device])
+        return found
+
+    def take_share(self, device: int) -> Share | None:
+        """Return an idle share, or None when all are in use."""
+        idle = self.idle_shares.get(device)
+        try:
+            return None if idle is None else idle.pop()
+        except IndexError:
+            return None
+
+    def bind_share(self, device: int, breathe: Breathe = no_breath) -> Share:
+        """Make one more share of a device. `OutOfMemory` when it refuses."""
+        share = bind_share(self.plan, self.table.devices[device], self.constants_on(device), breathe)
+        self._histories.setdefault(device, [program.history for program in share.programs])
+        return share
+
+    def give_share(self, device: int, share: Share) -> None:
+        """Keep a share for the next run."""
+        if self.alive and self.table.devices[device].lost is None:
+            self.idle_shares.setdefault(device, deque()).append(share)
+
+    def drop_idle_on(self, device: int) -> bool:
+        """Give up the idle shares of a device; whether there were any."""
+        idle, dropped = self.idle_shares.get(device), False
+        while idle:
+            try:
+                idle.pop()
+            except IndexError:
+                break
+            dropped = True
+        return dropped
+
+    def drop_idle(self) -> int:
+        """Give up all idle shares. They are counted by their devices, not by admission: always 0."""
+        for device in list(self.idle_shares):
+            self.drop_idle_on(device)
+        return 0
