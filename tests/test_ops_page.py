@@ -81,7 +81,7 @@ WRITTEN: Mapping[str, tuple[str, str]] = {
     "reshape": ("t.reshape(shape)", "a copy where the layout allows no view"),
     "contiguize": ("t.contiguous()", "a copy unless it is row-major already"),
     "concat": ("fa.concat([t, u], axis=0)", ""),
-    "copy": ("", "put in by the planner; never written"),
+    "copy": ("t.to(device)", "on that device and nowhere else; the planner puts copies in, too"),
     "index_select": ("t.take(indices, axis=0)", "u32 indices of one dimension; out of range fails the run"),
 }
 
@@ -152,6 +152,7 @@ def test_what_is_written_builds_the_op(op: str) -> None:
         "name": "x",
         "value": 1.0,
         "dtype": fa.f64,
+        "device": "cpu:0",
         "shape": (1, 1, 1),
         "axes": (1, 0),
         "axis": 0,

@@ -75,6 +75,7 @@ class Graph:
         self._inputs: dict[str, int] = {}
         self._constants: dict[int, NDArray[Any]] = {}
         self._outputs: dict[str, int] = {}
+        self._hints: dict[str, int] = {}
         self._pins: dict[int, DeviceLocation] = {}
         #: Where kernels that are appended now must run.
         self._pin: DeviceLocation | None = None
@@ -101,24 +102,47 @@ class Graph:
         return {name: self._types[node] for name, node in self._outputs.items()}
 
     @property
+    def hints(self) -> Mapping[str, int]:
+        """Usual sizes of symbols, as inputs were declared with."""
+        return dict(self._hints)
+
+    @property
     def frozen(self) -> FrozenGraph | None:
         """The snapshot of the graph as it is now, when somebody has frozen it since the last change."""
         return self._frozen
 
-    def input(self, name: str, shape: Sequence[int | str | Symbolic], dtype: DType = DType.F32) -> Tensor:
+    def input(
+        self,
+        name: str,
+        shape: Sequence[int | str | Symbolic],
+        dtype: DType = DType.F32,
+        *,
+        hint: Mapping[str, int] | None = None,
+    ) -> Tensor:
         """Declare a value that each run feeds by `name`.
 
-        A string dimension is a symbol, bound by the feed's shape. `GraphError` when the name is taken, empty
-        or one of `Executor.run`'s own; `DTypeMismatch` when no array can hold `dtype`.
+        A string dimension is a symbol, bound by the feed's shape. `hint` gives sizes of symbols that are usual, for
+        explanations before the first run; it changes nothing else. `GraphError` when the name is taken, empty or one
+        of `Executor.run`'s own, or a hint is no size of a symbol of this input; `DTypeMismatch` when no array can hold
+        `dtype`.
         """
         _check_name("input", name, self._inputs, RESERVED)
         dims = normal_dims("input", shape)
         if any(isinstance(dim, int) and dim < 0 for dim in dims):
             raise ShapeMismatch("input", f"a dimension of {name!r} is negative: {show(dims)}")
         require_array_dtype("input", dtype)
+        self._take_hints(name, dims, hint or {})
         made = self._append(INPUT, (), self.type_of(dims, dtype), None)
         self._inputs[name] = made.index
         return made
+
+    def _take_hints(self, name: str, dims: Shape, hint: Mapping[str, int]) -> None:
+        symbols = {symbol for dim in dims if isinstance(dim, Symbolic) for symbol in dim.symbols}
+        for symbol, size in hint.items():
+            if symbol not in symbols or size < 0:
+                there = ", ".join(sorted(symbols)) or "none"
+                raise GraphError("input", f"hint {symbol}={size} is no size of a symbol of {name!r}; it has {there}")
+        self._hints.update(hint)
 
     def constant(self, value: object, dtype: DType | None = None) -> Tensor:
         """Hold a value that is known now.

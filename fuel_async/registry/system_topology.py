@@ -8,7 +8,7 @@ is `cost.links`, choosing by it `schedule`.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -52,13 +52,13 @@ class SystemTopology:
     backends: tuple[BackendId, ...]
     #: Links whose figures were given, by the locations of two memories.
     links: Mapping[Pair, LinkEstimate]
-    _registry: CapabilityRegistry
-    _kernels: KernelBindingTable
-    _coverage: Mapping[BackendId, AbstractSet[tuple[OpKind, DType]]]
-    _memories: Mapping[DeviceLocation, DeviceLocation]
-    _matrix: TransferMatrix
+    _registry: CapabilityRegistry = field(repr=False)
+    _kernels: KernelBindingTable = field(repr=False)
+    _coverage: Mapping[BackendId, AbstractSet[tuple[OpKind, DType]]] = field(repr=False)
+    _memories: Mapping[DeviceLocation, DeviceLocation] = field(repr=False)
+    _matrix: TransferMatrix = field(repr=False)
     #: `links`, and the defaults of advertised paths that are links.
-    _priced: Mapping[Pair, LinkEstimate]
+    _priced: Mapping[Pair, LinkEstimate] = field(repr=False)
 
     # --- making one ---
 

@@ -10,28 +10,30 @@ import asyncio
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.errors import FeedError, FuelError
+from fuel_async.errors import FeedError, FuelError, UserError
 from fuel_async.ir import FrozenGraph, Graph, PrecisionGuarantee, freeze
 from fuel_async.runtime import feeds as feed_rules
 from fuel_async.runtime.admission import Admission
 from fuel_async.runtime.checkpoint import checkpoint
 from fuel_async.runtime.config import COPIED_NBYTES, INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, Config
+from fuel_async.runtime.entering import Entering
+from fuel_async.runtime.explain import Explanation, explain_local
 from fuel_async.runtime.feed_guards import FeedGuards
 from fuel_async.runtime.instances import Prepared
 from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, described
 from fuel_async.runtime.plans import Key, PlanCache
 from fuel_async.runtime.single_flight import SingleFlight
-from fuel_async.runtime.statistics import Counters
+from fuel_async.runtime.statistics import Counters, DeviceStatistics, LinkStatistics, device_statistics
 from fuel_async.schedule import LaneShape, Scheduler
 from fuel_async.streams import LoopShare, Waker, without_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
     from fuel_async.backends import Device
     from fuel_async.ir import DeviceLocation
     from fuel_async.plan import Plan
+    from fuel_async.registry import SystemTopology
     from fuel_async.runtime.instances import Array, PlanInstance
     from fuel_async.runtime.measured import Measured
     from fuel_async.runtime.session import Session
@@ -85,6 +87,34 @@ class Engine:
         shapes = [LaneShape(capacity, takes_fine=not place) for place in range(len(self._lanes))]
         return Driver(Scheduler(shapes), self._lanes, self._released)
 
+    def _explain(self, prepared: Prepared, sizes: Mapping[str, int]) -> Explanation:
+        history, device = prepared.measured.history, self.session.device
+        median_ns = history.measured_median_ns
+        known = "predicted" if median_ns is None else "measured"
+        took_ns = prepared.plan.predicted_ns if median_ns is None else median_ns
+        if median_ns is not None and median_ns <= INLINE_NS:
+            way = f"in place on the event loop: {known} at {median_ns / 1e3:,.1f} µs, at most {INLINE_NS / 1e3:.0f} µs"
+        else:
+            way = f"on {len(self._lanes)} lane(s) of {device.location}: {known} at {took_ns / 1e3:,.1f} µs"
+        return explain_local(prepared.plan, sizes, device.location, way, took_ns)
+
+    def device_statistics(self) -> dict[DeviceLocation, DeviceStatistics]:
+        """What each device did so far."""
+        device = self.session.device
+        return {device.location: device_statistics(device, kernels=self.counters.kernels)}
+
+    def add(self, device: Device) -> None:
+        """Plans are made for the one device there is."""
+        raise UserError(f"{device.location} cannot join an executor with the host alone; name both in devices=")
+
+    def topology(self) -> SystemTopology:
+        """The devices, and what is known of the ways between them."""
+        return self.session.topology()
+
+    def link_statistics(self) -> dict[tuple[DeviceLocation, DeviceLocation], LinkStatistics]:
+        """What went over each link so far."""
+        return {}
+
     def close(self) -> None:
         """Forget everything, after the last run."""
         self.cache.clear()
@@ -122,6 +152,16 @@ class Engine:
                 raise
             return self._run_inline(frozen, prepared, values, share)
         return await self._run_on_lanes(frozen, prepared, values, share, priority, progress)
+
+    def explain(self, graph: Graph, feeds: Mapping[str, Any]) -> Explanation:
+        """Say what a run would do now; plans the graph if it is not planned. May block for milliseconds."""
+        frozen = graph.frozen or graph.freeze()
+        usual = {**dict.fromkeys(frozen.symbols, 1), **graph.hints, **self.cache.last_sizes(frozen)}
+        sizes = {name: usual[name] for name in frozen.symbols}
+        if feeds:
+            sizes.update(feed_rules.symbol_sizes(frozen, feeds))
+        prepared = self.cache.prepare(frozen, (tuple(sorted(sizes.items())), None))
+        return self._explain(prepared, sizes)
 
     def _look_up(
         self, graph: Graph, feeds: dict[str, Any], precision: PrecisionGuarantee | None
@@ -357,20 +397,3 @@ class Engine:
             except IndexError:
                 return
             tell(share.waker, lambda future=future: None if future.done() else future.set_result(None))  # type: ignore[misc]
-
-
-class Entering:
-    """A stretch of a run in which nothing else knows of it yet."""
-
-    __slots__ = ("_engine", "loop")
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self.loop = engine, asyncio.get_running_loop()
-
-    def __enter__(self) -> None:
-        self._engine.entering.add(self)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
-    ) -> None:
-        self._engine.entered(self, error)

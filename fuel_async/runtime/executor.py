@@ -23,13 +23,15 @@ from fuel_async.runtime.perform import Array, Progress, Results
 from fuel_async.runtime.run import Run
 from fuel_async.runtime.session import Session
 from fuel_async.runtime.spread import SpreadEngine
-from fuel_async.runtime.statistics import DeviceStatistics, Statistics
+from fuel_async.runtime.statistics import Statistics
 from fuel_async.runtime.walk import Walk
 from fuel_async.storage import DeviceArray, from_array
 from fuel_async.streams import LoopShare
 
 if TYPE_CHECKING:
     from fuel_async.backends import Device
+    from fuel_async.registry import SystemTopology
+    from fuel_async.runtime.explain import Explanation
     from fuel_async.schedule import Policy
 
 
@@ -200,6 +202,26 @@ class Executor:
         """The opened devices in order of preference; empty before the first run."""
         return self._session.devices
 
+    def add_device(self, device: Device) -> None:
+        """Let one more open device take work, also of runs under way. It is not closed with the executor. Any thread.
+
+        `UserError` before the first run, and where the executor was opened with the host alone: its plans are made for
+        the host.
+        """
+        if self._engine is None:
+            raise UserError("the executor has not opened its devices yet; enter it, or name the device in devices=")
+        self._engine.add(device)
+
+    @property
+    def topology(self) -> SystemTopology:
+        """The executor's own topology: its devices that are there, and the ways between them as they are known now.
+
+        `UserError` before the first run.
+        """
+        if self._engine is None:
+            raise UserError("the executor has not opened its devices yet; enter it, or run something")
+        return self._engine.topology()
+
     @property
     def absent(self) -> Mapping[str, str]:
         """Why the other installed backends offer no device here; empty before the first run."""
@@ -223,18 +245,25 @@ class Executor:
             used_nbytes=admission.held_nbytes - idle_nbytes,
             idle_nbytes=idle_nbytes,
             budget_nbytes=admission.budget_nbytes,
-            devices=MappingProxyType(
-                {
-                    device.location: DeviceStatistics(
-                        kernels=counters.kernels if device is self._session.device else 0,
-                        busy_s=sum(getattr(lane, "busy_ns", 0) for lane in device.lanes) / 1e9,
-                        pending_count=sum(lane.pending_count for lane in device.lanes),
-                        pending_s=sum(lane.pending_ns for lane in device.lanes) / 1e9,
-                    )
-                    for device in self._session.devices
-                }
-            ),
+            devices=MappingProxyType(engine.device_statistics()),
+            links=MappingProxyType(engine.link_statistics()),
         )
+
+    def explain(self, graph: Graph, feeds: Feeds | None = None, /, **named: Any) -> Explanation:
+        """Say what a run of `graph` would do now: regions, kernels, devices, times, and why; `str()` is for people.
+
+        Feeds are looked at for the sizes of symbols alone; without them a symbol has the size of the last run, else
+        that of its `hint`, else 1. Opens the executor and plans the graph where that has not happened: it may block
+        for as long as that takes, and so belongs into a thread when graphs are large.
+        """
+        self._refuse_unusable()
+        if self._engine is None:
+            self._forks = fork_generation()
+            self._session.call(lambda breathe: self._open_here())[0].wait()
+        engine = self._engine
+        if engine is None:
+            raise ExecutorClosed
+        return engine.explain(graph, {**(feeds or {}), **named})
 
     # --- life -------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from fuel_async.schedule import (
     Release,
     Replan,
     RunAdmitted,
-    Scheduler,
+    Runs,
     Stop,
 )
 from fuel_async.streams import CompletionHandle, Lane, LoopShare, StopFlag, Timing, Waker, fresh
@@ -128,11 +128,11 @@ class Progress:
 class Driver:
     """The scheduler of one executor with its effects. All methods take any thread and never block."""
 
-    def __init__(self, scheduler: Scheduler, lanes: Sequence[Lane], released: Released) -> None:
+    def __init__(self, scheduler: Runs[Any], lanes: Sequence[Lane], released: Released) -> None:
         """`lanes` are those of the scheduler, by number; `released` is told when none works for a run any more."""
         self._lanes = lanes
         self._released = released
-        self._scheduler = scheduler
+        self._scheduler: Runs[Any] = scheduler
         self._handle: Callable[[Event], tuple[Instruction, ...]] = scheduler.handle
         self._events: deque[Event] = deque()
         self._busy = threading.Lock()

@@ -20,7 +20,7 @@ from fuel_async.runtime.instances import Prepared
 from fuel_async.runtime.measured import Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fuel_async.backends import Device
     from fuel_async.runtime.session import Session
@@ -94,6 +94,14 @@ class PlanCache:
         for one in (*dropped, *([old] if old is not None else [])):
             _retire(one)
         return prepared
+
+    def last_sizes(self, graph: FrozenGraph) -> Mapping[str, int]:
+        """The sizes that the graph's symbols had when it was last run or planned; empty before."""
+        entry = self._prepared.get(id(graph))
+        if entry is None:
+            return {}
+        by_use = sorted(entry[1].items(), key=lambda item: item[1].last_used)
+        return dict(by_use[-1][0][0]) if by_use else {}
 
     def all(self) -> list[Prepared]:
         """Return everything prepared, least recently used first."""

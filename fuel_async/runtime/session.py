@@ -13,13 +13,14 @@ from fuel_async.backends import Device, Found, OpenOptions, discover
 from fuel_async.errors import DeviceLost, ExecutorClosed, InternalError
 from fuel_async.ir import CPU_DEVICE, Breathe, DeviceLocation, PrecisionGuarantee
 from fuel_async.plan import Target
-from fuel_async.registry import fork_generation, global_bindings
+from fuel_async.registry import SystemTopology, fork_generation, global_bindings, topology_generation
 from fuel_async.runtime.blas import BLAS
 from fuel_async.streams import CompletionHandle, HostLane, InPlaceLane, Lane, LoopShare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from fuel_async.cost import LinkEstimate
     from fuel_async.dispatch import BackendCapabilities, KernelBindingTable
     from fuel_async.runtime.config import Config
 
@@ -150,6 +151,19 @@ class Session:
         if cached is None or cached[0] is not bindings:
             cached = self._capabilities = (bindings, self.device.capabilities)
         return Target(bindings, cached[1], self.device.rates, precision, spread=self.is_spread)
+
+    def topology(
+        self, links: Mapping[tuple[DeviceLocation, DeviceLocation], LinkEstimate] | None = None
+    ) -> SystemTopology:
+        """Return the topology of the devices that are there, with these figures of their links. Publishes nothing."""
+        there = [device for device in self._devices if device.lost is None]
+        return SystemTopology.of(
+            [device.capabilities for device in there],
+            kernels=global_bindings(),
+            links=links,
+            memories={device.location: device.memory_location for device in there},
+            generation=topology_generation(),
+        )
 
     def call(self, work: Callable[[Breathe], T]) -> tuple[CompletionHandle, WorkerCall[T]]:
         """Do `work(breathe)` on the worker thread."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fuel_async.backends import Device
     from fuel_async.ir import DeviceLocation
 
 
@@ -24,13 +26,44 @@ class Counters:
 class DeviceStatistics:
     """What one device did for this executor."""
 
-    #: Kernels of runs that were delivered, inline ones included.
+    #: Kernels it ran: of one device those of runs that were delivered, inline ones included.
     kernels: int
     #: Time its lanes worked.
     busy_s: float
     #: Submissions of this executor that have not settled, and their predicted time.
     pending_count: int
     pending_s: float
+    #: Regions it finished, the time predicted for them when they were submitted, and what they took; where an executor
+    #: has several devices.
+    regions: int = 0
+    predicted_s: float = 0.0
+    actual_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatistics:
+    """What went from one memory to another for this executor, constants included."""
+
+    copies: int
+    nbytes: int
+    #: The time predicted for them when they were submitted, and what they took.
+    predicted_s: float
+    actual_s: float
+
+
+def device_statistics(
+    device: Device, kernels: int, regions: int = 0, predicted_ns: int = 0, actual_ns: int = 0
+) -> DeviceStatistics:
+    """Return what a device did, with what its lanes say now."""
+    return DeviceStatistics(
+        kernels=kernels,
+        busy_s=sum(getattr(lane, "busy_ns", 0) for lane in device.lanes) / 1e9,
+        pending_count=sum(lane.pending_count for lane in device.lanes),
+        pending_s=sum(lane.pending_ns for lane in device.lanes) / 1e9,
+        regions=regions,
+        predicted_s=predicted_ns / 1e9,
+        actual_s=actual_ns / 1e9,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +85,10 @@ class Statistics:
     idle_nbytes: int
     budget_nbytes: int
     devices: Mapping[DeviceLocation, DeviceStatistics]
+    #: By (source, destination), links that something went over.
+    links: Mapping[tuple[DeviceLocation, DeviceLocation], LinkStatistics] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
 
     @property
     def runs(self) -> int:

@@ -1,5 +1,7 @@
 """What next: the scheduler as a pure state machine. Events in, instructions out; time and effects are elsewhere."""
 
+from fuel_async.schedule.dry_run import DryRun as DryRun
+from fuel_async.schedule.dry_run import dry_run as dry_run
 from fuel_async.schedule.events import BindFailed as BindFailed
 from fuel_async.schedule.events import Bound as Bound
 from fuel_async.schedule.events import CancelRequested as CancelRequested
@@ -21,6 +23,11 @@ from fuel_async.schedule.instructions import Release as Release
 from fuel_async.schedule.instructions import Replan as Replan
 from fuel_async.schedule.instructions import Stop as Stop
 from fuel_async.schedule.invariants import check as check
+from fuel_async.schedule.load_tier import LOAD_TIER_IDLE as LOAD_TIER_IDLE
+from fuel_async.schedule.load_tier import LOAD_TIER_MODERATE as LOAD_TIER_MODERATE
+from fuel_async.schedule.load_tier import LOAD_TIER_SATURATED as LOAD_TIER_SATURATED
+from fuel_async.schedule.load_tier import load_tier as load_tier
+from fuel_async.schedule.load_tier import load_tier_for as load_tier_for
 from fuel_async.schedule.machine import HOST as HOST
 from fuel_async.schedule.machine import DeviceShape as DeviceShape
 from fuel_async.schedule.machine import Hop as Hop
@@ -32,6 +39,7 @@ from fuel_async.schedule.offers import Offer as Offer
 from fuel_async.schedule.offers import Policy as Policy
 from fuel_async.schedule.offers import earliest_finish as earliest_finish
 from fuel_async.schedule.offers import spread_evenly as spread_evenly
+from fuel_async.schedule.runs import Runs as Runs
 from fuel_async.schedule.scheduler import Scheduler as Scheduler
 from fuel_async.schedule.shape import LaneShape as LaneShape
 from fuel_async.schedule.shape import RunShape as RunShape

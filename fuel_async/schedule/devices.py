@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from fuel_async.errors import DeviceLost, OutOfMemory, TransferFailed
 from fuel_async.schedule.machine import HOST
-from fuel_async.schedule.spread_state import SpreadState
 from fuel_async.schedule.state import Phase
 
 if TYPE_CHECKING:
@@ -14,76 +13,80 @@ if TYPE_CHECKING:
 
     from fuel_async.schedule.events import DeviceAdded, DeviceGone
     from fuel_async.schedule.instructions import Instruction
+    from fuel_async.schedule.machine import DeviceLoad
     from fuel_async.schedule.spread import SpreadScheduler
+    from fuel_async.schedule.spread_state import SpreadState
 
 
 class Devices:
     """The part of a `SpreadScheduler` that answers for its devices."""
 
     def __init__(self, scheduler: SpreadScheduler) -> None:
-        self._scheduler = scheduler
+        self._scheduler, self._machine = scheduler, scheduler.machine
 
     def added(self, event: DeviceAdded) -> Sequence[Instruction]:
         """One more device takes regions from now on."""
-        self._scheduler.machine.add(event.device, event.lanes)
+        self._machine.add(event.device, event.lanes)
         return ()
 
     def gone(self, event: DeviceGone) -> Sequence[Instruction]:
         """Stop the runs that cannot go on without a device; the others never go there again."""
-        scheduler, machine = self._scheduler, self._scheduler.machine
+        scheduler, machine = self._scheduler, self._machine
         device = machine.devices[event.device]
         if device.gone is not None:
             return ()
-        device.gone = event.error
-        for lane in device.lanes:
-            machine.lanes[lane].free = False
-        told: list[Instruction] = []
+        machine.lose(event.device, event.error)
         memory = device.shape.memory
+        told: list[Instruction] = []
         for state in list(scheduler.runs.values()):
-            if not isinstance(state, SpreadState) or state.phase is not Phase.RUNNING:
+            if state.phase is not Phase.RUNNING:
                 continue
-            pinned = any(
-                pin == event.device and region not in state.finished for region, pin in enumerate(state.spread.pins)
-            )
-            stranded = memory != HOST and state.needed_at(memory)
-            if pinned or stranded:
+            in_flight_there = any(machine.device_of[lane] == event.device for lane in state.in_flight.values())
+            if in_flight_there or (memory != HOST and state.needed_at(memory)):
                 told += scheduler.stop_run(state, event.error)
+            elif (error := self.hopeless(state)) is not None:
+                told += scheduler.stop_run(state, error)
             elif memory != HOST:
                 state.left_behind(memory)
         return told
 
-    def stuck(self, waiting: Sequence[SpreadState]) -> Sequence[Instruction]:
-        """Stop the first of the waiting runs when nothing in flight could ever make room for it."""
-        scheduler, machine = self._scheduler, self._scheduler.machine
-        if any(load.held for load in machine.lanes):
-            return ()
-        if any(isinstance(state, SpreadState) and not state.quiet for state in scheduler.runs.values()):
-            return ()
-        for state in waiting:
-            if state.candidates and state.phase is Phase.RUNNING:
-                return scheduler.stop_run(state, self._reason(state))
-        return ()
+    def hopeless(self, state: SpreadState) -> BaseException | None:
+        """Why some region of a run has no device that is there and large enough; None when all have one."""
+        pins, devices = state.spread.pins, self._machine.devices
+        left = {pin for region, pin in enumerate(pins) if region not in state.finished} if state.finished else set(pins)
+        for pin in left:
+            error = self._no_place(state, devices if pin is None else [devices[pin]])
+            if error is not None:
+                return error
+        return None
 
-    def _reason(self, state: SpreadState) -> BaseException:
-        machine, spread = self._scheduler.machine, state.spread
-        pin = spread.pins[state.candidates[0]]
-        allowed = [device for number, device in enumerate(machine.devices) if pin is None or pin == number]
+    def no_way(self, state: SpreadState, region: int) -> BaseException:
+        """Why no device can be sent what a region reads."""
+        devices, pin = self._machine.devices, state.spread.pins[region]
+        allowed = devices if pin is None else [devices[pin]]
+        names = ", ".join(device.shape.name for device in allowed if device.gone is None)
+        return self._no_place(state, allowed) or TransferFailed("its inputs", names, "there is no way")
+
+    def no_room(self, state: SpreadState) -> BaseException:
+        """Why nobody can go on: the runs under way wait for memory that others of them hold."""
+        there = [device for device in self._machine.devices if device.gone is None]
+        roomiest = max(there, key=lambda device: device.shape.budget_nbytes)
+        held_nbytes = self._machine.memories[roomiest.shape.memory].held_nbytes
+        return OutOfMemory(
+            roomiest.shape.name,
+            state.spread.share_nbytes,
+            roomiest.shape.budget_nbytes,
+            f", of which runs that wait for one another hold {held_nbytes:,}",
+        )
+
+    def _no_place(self, state: SpreadState, allowed: Sequence[DeviceLoad]) -> BaseException | None:
         there = [device for device in allowed if device.gone is None]
         if not there:
             gone = [device.gone for device in allowed if device.gone is not None]
             names = ", ".join(device.shape.name for device in allowed)
             return gone[0] if len(gone) == 1 else DeviceLost(names or "every device", "none is left to run on")
-        lacking = [device for device in there if not self._fits(state, device.shape.memory)]
-        if len(lacking) == len(there):
-            roomiest = max(there, key=lambda device: device.shape.budget_nbytes)
-            held_nbytes = machine.memories[roomiest.shape.memory].held_nbytes
-            return OutOfMemory(
-                roomiest.shape.name,
-                spread.share_nbytes,
-                roomiest.shape.budget_nbytes,
-                f", of which runs under way hold {held_nbytes:,}" if held_nbytes else " in all",
-            )
-        return TransferFailed("where its inputs lie", ", ".join(one.shape.name for one in there), "there is no way")
-
-    def _fits(self, state: SpreadState, memory: int) -> bool:
-        return memory in state.memories or self._scheduler.machine.memories[memory].fits(state.spread.share_nbytes)
+        nbytes = state.spread.share_nbytes
+        if any(self._machine.memories[device.shape.memory].budget_nbytes >= nbytes for device in there):
+            return None
+        roomiest = max(there, key=lambda device: device.shape.budget_nbytes)
+        return OutOfMemory(roomiest.shape.name, nbytes, roomiest.shape.budget_nbytes, " in all")

@@ -12,6 +12,7 @@ from fuel_async.schedule.selector import LaneLoad
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from fuel_async.schedule.offers import Offer
     from fuel_async.schedule.shape import LaneShape
@@ -74,16 +75,77 @@ class MemoryLoad:
 
 
 @dataclass(slots=True)
+class LinkLoad:
+    """What is on its way over one link, and when the link is expected to be through with it."""
+
+    held_ns: int = 0
+    free_ns: int = 0
+
+    def take(self, copy_ns: int, end_ns: int) -> None:
+        """Note a copy that is expected to end then."""
+        self.held_ns += copy_ns
+        self.free_ns = end_ns
+
+    def give(self, copy_ns: int, now_ns: int) -> None:
+        """Note that a copy has ended, or never will."""
+        self.held_ns -= copy_ns
+        self.free_ns = now_ns + self.held_ns
+
+
+@dataclass(slots=True)
+class LaneQueue(LaneLoad):
+    """A lane with what it holds in order, to tell when it will be through with it."""
+
+    #: When what it reads would be there, and the predicted time, by run and region.
+    jobs: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    #: Since when the first of them is first.
+    since_ns: int = 0
+    #: Whether its device is gone: then it is never free.
+    gone: bool = False
+
+    def add(self, job: tuple[int, int], ready_ns: int, predicted_ns: int, now_ns: int) -> None:
+        """Note a submission."""
+        if not self.jobs:
+            self.since_ns = now_ns
+        self.jobs[job] = ready_ns, predicted_ns
+        self.take(predicted_ns)
+        self.free = self.free and not self.gone
+
+    def drop(self, job: tuple[int, int], now_ns: int) -> None:
+        """Note that a submission has settled, or will never start."""
+        if next(iter(self.jobs)) == job:
+            self.since_ns = now_ns
+        self.give(self.jobs.pop(job)[1])
+        self.free = not self.gone
+
+    def delay(self, job: tuple[int, int], ready_ns: int, now_ns: int) -> None:
+        """Note that a submission that was held back goes to the lane now, behind what is there."""
+        predicted_ns = self.jobs[job][1]
+        self.drop(job, now_ns)
+        self.add(job, ready_ns, predicted_ns, now_ns)
+
+    def free_ns(self, now_ns: int) -> int:
+        """When it is expected to be through with what it holds. What is overdue is expected to be as late again."""
+        at_ns = self.since_ns
+        for ready_ns, predicted_ns in self.jobs.values():
+            at_ns = max(at_ns, ready_ns) + predicted_ns
+            if at_ns < now_ns:
+                at_ns = 2 * now_ns - at_ns
+        return max(at_ns, now_ns)
+
+
+@dataclass(slots=True)
 class DeviceLoad:
     """One device: its lanes, and whether it is still there."""
 
     shape: DeviceShape
-    #: Numbers of its lanes.
-    lanes: list[int]
+    #: Numbers of its lanes, and of those that fine regions may go to: all where none is set apart for them.
+    lanes: Sequence[int]
+    fine_lanes: Sequence[int]
     gone: BaseException | None = None
     #: Predicted time of what others than this executor have in flight there.
     foreign_ns: int = 0
-    #: Regions given to it so far.
+    #: Regions given to it so far; one that joins later starts with what the others have.
     given: int = 0
 
 
@@ -92,44 +154,59 @@ class Machine:
     """All devices with their loads. Changed by the scheduler only."""
 
     devices: list[DeviceLoad] = field(default_factory=list)
-    lanes: list[LaneLoad] = field(default_factory=list)
+    lanes: list[LaneQueue] = field(default_factory=list)
     #: The device of each lane.
     device_of: list[int] = field(default_factory=list)
     memories: dict[int, MemoryLoad] = field(default_factory=dict)
-    #: When each link is expected to be through with what it was given: by (source, memory).
-    link_free_ns: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: By (source, memory).
+    links: dict[tuple[int, int], LinkLoad] = field(default_factory=dict)
 
     def add(self, shape: DeviceShape, lanes: Sequence[LaneShape]) -> None:
         """Add an idle device."""
         first = len(self.lanes)
-        self.devices.append(DeviceLoad(shape, list(range(first, first + len(lanes)))))
-        self.lanes.extend(LaneLoad(lane) for lane in lanes)
+        numbers = range(first, first + len(lanes))
+        fine = [number for number, lane in zip(numbers, lanes, strict=True) if lane.takes_fine]
+        given = min((device.given for device in self.devices if device.gone is None), default=0)
+        self.devices.append(DeviceLoad(shape, numbers, fine or numbers, given=given))
+        self.lanes.extend(LaneQueue(lane) for lane in lanes)
         self.device_of.extend([len(self.devices) - 1] * len(lanes))
         self.memories.setdefault(shape.memory, MemoryLoad(shape.budget_nbytes))
+
+    def lose(self, device: int, error: BaseException) -> None:
+        """Give nothing to a device from now on."""
+        self.devices[device].gone = error
+        for lane in self.devices[device].lanes:
+            self.lanes[lane].gone, self.lanes[lane].free = True, False
 
     def memory_of(self, lane: int) -> int:
         """The memory that a lane works in."""
         return self.devices[self.device_of[lane]].shape.memory
+
+    def memories_of(self, pins: AbstractSet[int | None]) -> frozenset[int]:
+        """The memories of devices that regions are pinned to."""
+        return frozenset([self.devices[pin].shape.memory for pin in pins if pin is not None])
 
     def name_of(self, memory: int) -> str:
         """What errors call a memory: its device, or the host."""
         names = [device.shape.name for device in self.devices if device.shape.memory == memory]
         return names[0] if names and memory != HOST else "the host"
 
-    def take(self, offer: Offer, now_ns: int) -> None:
-        """Note that a lane was given a region as offered."""
-        load, device = self.lanes[offer.lane], self.devices[offer.device]
-        device.given += 1
-        busy_until_ns = load.free_ns if load.held else now_ns
-        load.take(offer.predicted_ns)
-        load.free_ns = max(busy_until_ns, offer.ready_ns, now_ns) + offer.predicted_ns
+    def free_ns(self, now_ns: int) -> list[int]:
+        """By lane: when it is expected to be through with what it holds, its part of what others gave it included."""
+        foreign_ns = [device.foreign_ns // max(len(device.lanes), 1) for device in self.devices]
+        return [
+            lane.free_ns(now_ns) + foreign_ns[device] for lane, device in zip(self.lanes, self.device_of, strict=True)
+        ]
 
-    def give(self, lane: int, promised_ns: int, now_ns: int) -> None:
-        """Note that a lane is through with a region that was promised to take that long."""
-        load = self.lanes[lane]
-        load.give(promised_ns)
-        load.free_ns = now_ns + load.held_ns
-        load.free = load.free and self.devices[self.device_of[lane]].gone is None
+    def link_free_ns(self, source: int, memory: int) -> int:
+        """When a link is expected to be through with what is on its way."""
+        load = self.links.get((source, memory))
+        return 0 if load is None else load.free_ns
+
+    def take(self, job: tuple[int, int], offer: Offer, now_ns: int) -> None:
+        """Note that a lane is given a region as offered."""
+        self.devices[offer.device].given += 1
+        self.lanes[offer.lane].add(job, offer.ready_ns, offer.predicted_ns, now_ns)
 
     @property
     def roomy(self) -> bool:

@@ -8,45 +8,35 @@ carries out the instructions in their order. Every run ends with exactly one `Re
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fuel_async.errors import InvariantBroken
-from fuel_async.schedule.events import CancelRequested, Event, RegionFailed, RegionFinished, RunAdmitted
-from fuel_async.schedule.instructions import Deliver, Instruction, Launch, Release, Stop
+from fuel_async.schedule.events import Event, RegionFinished, RunAdmitted
+from fuel_async.schedule.instructions import Instruction, Launch
+from fuel_async.schedule.runs import Runs
 from fuel_async.schedule.selector import LaneLoad, choose_lane
 from fuel_async.schedule.state import NO_LANES, Phase, RunState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from fuel_async.schedule.shape import LaneShape
 
-#: Events that the story remembers.
-STORY_LENGTH = 128
 
-
-class Scheduler:
+class Scheduler(Runs[RunState]):
     """The state of every admitted run, and of the lanes as this executor fills them."""
 
     def __init__(self, lanes: Sequence[LaneShape]) -> None:
         """Start with idle lanes."""
+        super().__init__()
         self.loads = [LaneLoad(shape) for shape in lanes]
-        self.runs: dict[int, RunState] = {}
         #: Runs with candidates: (-priority, turn, run); an entry may be stale. Those whose candidates are all fine
         #: stand apart where some lane takes none: else each event would pass over all of them for nothing.
         self._queues: tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]] = ([], [])
         self._apart = len(lanes) > 1 and not all(lane.takes_fine for lane in lanes)
         #: By run, which of the two it stands in.
         self._queued: dict[int, int] = {}
-        self._turn = 0
-        self._story: deque[tuple[Event, tuple[Instruction, ...]]] = deque(maxlen=STORY_LENGTH)
-        self._handlers: Mapping[type[Event], Callable[[Any], Sequence[Instruction]]] = {
-            RunAdmitted: self._admit,
-            RegionFinished: self._finished,
-            RegionFailed: self._failed,
-            CancelRequested: self._cancelled,
-        }
+        self._handlers = {**self._handlers, RunAdmitted: self._admit, RegionFinished: self._finished}
 
     def handle(self, event: Event) -> tuple[Instruction, ...]:
         """Take one fact into account and return what is to be done about it, in order."""
@@ -54,23 +44,6 @@ class Scheduler:
         told = (*instructions, *self._fill()) if self._queued else tuple(instructions)
         self._story.append((event, told))
         return told
-
-    def story(self, run: int) -> list[str]:
-        """What was heard of and said about a run, oldest first, as far back as it is remembered."""
-        return [
-            f"{event} -> {', '.join(map(str, told)) or 'nothing'}"
-            for event, told in self._story
-            if event.run == run or any(one.run == run for one in told)
-        ]
-
-    def forget(self, run: int) -> list[str]:
-        """Drop all that is known of a run that cannot go on; return its story."""
-        story = self.story(run)
-        state = self.runs.pop(run, None)
-        if state is not None:
-            for region, lane in state.in_flight.items():
-                self.loads[lane].give(state.held_ns(region))
-        return story
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -95,18 +68,6 @@ class Scheduler:
             return self._deliver(state)
         return self._go_on(state)
 
-    def _failed(self, event: RegionFailed) -> tuple[Instruction, ...]:
-        state = self._settle(event.run, event.region)
-        if state.phase is Phase.DRAINING:
-            return self._drained(state)
-        return self._stop(state, event.error)
-
-    def _cancelled(self, event: CancelRequested) -> tuple[Instruction, ...]:
-        state = self.runs.get(event.run)
-        if state is None or state.phase is not Phase.RUNNING:
-            return ()
-        return self._stop(state, None)
-
     # --- steps ------------------------------------------------------------------------------------
 
     def _settle(self, run: int, region: int) -> RunState:
@@ -115,21 +76,6 @@ class Scheduler:
             raise InvariantBroken("only admitted runs settle regions", f"run {run}", self.story(run))
         self.loads[state.settle(region)].give(state.shape.predicted_ns[region])
         return state
-
-    def _stop(self, state: RunState, error: BaseException | None) -> tuple[Instruction, ...]:
-        state.stop()
-        return (Stop(state.run, error), *self._drained(state))
-
-    def _drained(self, state: RunState) -> tuple[Instruction, ...]:
-        return () if state.in_flight else self._end(state)
-
-    def _deliver(self, state: RunState) -> tuple[Instruction, ...]:
-        return (Deliver(state.run), *self._end(state))
-
-    def _end(self, state: RunState) -> tuple[Instruction, ...]:
-        state.phase = Phase.ENDED
-        del self.runs[state.run]
-        return (Release(state.run),)
 
     # --- placing ----------------------------------------------------------------------------------
 

@@ -21,8 +21,6 @@ class LaneLoad:
     held_ns: int = 0
     #: Whether it should be given more.
     free: bool = True
-    #: When it is expected to be through with what it holds; kept where placement looks at times.
-    free_ns: int = 0
 
     def take(self, predicted_ns: int) -> None:
         """Note a submission."""

@@ -11,16 +11,31 @@ from fuel_async.schedule.state import RunState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fuel_async.schedule.machine import Hop
     from fuel_async.schedule.shape import RunShape, SpreadShape
 
 
 class SpreadState(RunState):
     """The state of one run over several memories. Pure, as its base is."""
 
-    __slots__ = ("arriving", "binding", "bound", "memories", "owed", "places", "promised_ns", "readers_left", "spread")
+    __slots__ = (
+        "arriving",
+        "binding",
+        "bound",
+        "entry",
+        "issued",
+        "memories",
+        "owed",
+        "pinned_memories",
+        "places",
+        "plain",
+        "promised_ns",
+        "readers_left",
+        "spread",
+    )
 
     def __init__(
-        self, run: int, shape: RunShape, priority: int, turn: int, resident: Sequence[tuple[int, int]]
+        self, run: int, shape: RunShape, priority: int, turn: int, resident: Sequence[tuple[int, int]] = ()
     ) -> None:
         super().__init__(run, shape, priority, turn)
         if shape.spread is None:
@@ -30,10 +45,13 @@ class SpreadState(RunState):
         self.places: list[dict[int, int]] = [{HOST: 0} if producer < 0 else {} for producer in self.spread.producers]
         for value, memory in resident:
             self.places[value][memory] = 0
-        #: Values on their way: (value, memory).
-        self.arriving: set[tuple[int, int]] = set()
-        #: Memories of which the run holds a share.
+        #: Whether its feeds lie in the host's memory only, as those of most runs do.
+        self.plain = not resident
+        #: Values on their way, by (value, memory).
+        self.arriving: dict[tuple[int, int], Hop] = {}
+        #: Memories of which the run holds a share, and those in which it is going to need one whatever is decided.
         self.memories: set[int] = set()
+        self.pinned_memories: frozenset[int] = frozenset()
         #: Devices on which its programs are ready, and those where they will be, with the regions held back for it.
         self.bound: set[int] = set()
         self.binding: dict[int, list[int]] = {}
@@ -41,34 +59,37 @@ class SpreadState(RunState):
         self.owed: set[int] = set(self.spread.outputs)
         #: By value: regions that will read it and have not finished.
         self.readers_left: list[int] = list(self.spread.readers)
-
         #: What was predicted for each region in flight where it went.
         self.promised_ns: dict[int, int] = {}
+        #: Whether anything was done for it.
+        self.issued = False
+        #: Its place in the line of runs with candidates; None while it has none.
+        self.entry: tuple[int, int, int] | None = None
 
     def held_ns(self, region: int) -> int:
         """The time that a lane holds for the region while it is in flight."""
         return self.promised_ns[region]
 
     @property
-    def issued(self) -> bool:
-        """Whether anything was done for it."""
-        return bool(self.in_flight or self.finished or self.arriving or self.binding or self.memories)
-
-    @property
     def quiet(self) -> bool:
         """Whether nothing is in flight for it."""
         return not (self.in_flight or self.arriving or self.binding)
+
+    def shares_for(self, memory: int) -> frozenset[int]:
+        """The memories of which it would have to take a share to run in one.
+
+        All that its pins demand are taken with the first, so that no two runs wait for what the other holds.
+        """
+        return frozenset() if memory in self.memories else (self.pinned_memories | {memory}) - self.memories
 
     def needed_at(self, memory: int) -> bool:
         """Whether something that lies in that memory alone is still wanted."""
         return any(
             (self.readers_left[value] or value in self.owed) and places.keys() == {memory}
             for value, places in enumerate(self.places)
-            if places
         )
 
     def left_behind(self, memory: int) -> None:
         """Forget what lies in a memory that is lost; copies on their way there or from there settle by themselves."""
-        for value, places in enumerate(self.places):
-            if memory in places and (value, memory) not in self.arriving:
-                del places[memory]
+        for places in self.places:
+            places.pop(memory, None)

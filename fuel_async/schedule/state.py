@@ -88,6 +88,11 @@ class RunState:
             raise InvariantBroken("a region settles once, while in flight", f"region {region} of run {self.run}")
         return lane
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is in flight for it."""
+        return not self.in_flight
+
     def held_ns(self, region: int) -> int:
         """The time that a lane holds for the region while it is in flight."""
         return self.shape.predicted_ns[region]

@@ -21,7 +21,7 @@ class InPlaceLane:
 
     def __init__(self, name: str, location: DeviceLocation, clock: Clock) -> None:
         self.name, self.location, self._clock = name, location, clock
-        self.pending_count = self.pending_ns = 0
+        self.pending_count = self.pending_ns = self.busy_ns = 0
 
     def submit(
         self,

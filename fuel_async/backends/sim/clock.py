@@ -31,6 +31,8 @@ class SimClock(Protocol):
 
     #: Whether time passes only when somebody waits for it: then nothing may happen in other threads meanwhile.
     is_virtual: ClassVar[bool]
+    #: Simulated nanoseconds to a real one; 0 where real time does not count.
+    scale: float
 
     def now_ns(self) -> int:
         """Nanoseconds of simulated time since the clock was made."""
@@ -52,6 +54,7 @@ class VirtualClock:
     """Time that stands still until it is advanced. Any thread may look and ask; one advances it."""
 
     is_virtual: ClassVar[bool] = True
+    scale = 0.0
 
     def __init__(self) -> None:
         self._now_ns = 0

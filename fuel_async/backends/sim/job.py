@@ -23,8 +23,8 @@ class Job:
 
     __slots__ = (
         "call", "computing", "elapsed", "end_ns", "error", "event", "handle", "nbytes", "parts", "predicted_ns",
-        "ready_ns", "retired", "signal", "started_ns", "stop", "track", "true_ns", "turn", "waiting", "waits",
-        "work_ns",
+        "ready_ns", "retired", "signal", "spent_ns", "started_ns", "stop", "track", "true_ns", "turn",
+        "waiting", "waits", "work_ns",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +53,8 @@ class Job:
         self.turn = 0
         #: Of time and arithmetic, how many are still to end.
         self.parts = 0
+        #: Simulated time that the arithmetic alone would take.
+        self.spent_ns = 0
         self.elapsed = self.computing = self.retired = False
         self.error: BaseException | None = None
 

@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from functools import partial
 from queue import SimpleQueue
+from time import thread_time_ns
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.sim.hands import work
@@ -104,7 +105,6 @@ class Track:
                 if error is None:
                     return
             self._retire(job, error, job.started_ns)
-            self._wake_blocked()
 
     def abandon(self, error: BaseException) -> None:
         """Settle everything with `error`: at once, but for a job whose kernels run at this moment."""
@@ -119,7 +119,6 @@ class Track:
         now_ns = self.core.clock.now_ns()
         for job in jobs:
             self._retire(job, error, now_ns)
-        self._wake_blocked()
 
     def retime(self) -> None:
         """Plan the end of what runs anew, after the timeline has changed."""
@@ -225,7 +224,10 @@ class Track:
                 return
             job.computing = True
         try:
-            self._part_ended(job, job.compute())
+            began_ns = thread_time_ns()
+            error = job.compute()
+            job.spent_ns = int((thread_time_ns() - began_ns) * self.core.clock.scale)
+            self._part_ended(job, error)
         except BaseException as error:
             self.core.broken(f"the thread of {self.name} died of {type(error).__name__}: {error}")
             self._retire(job, self.site.lost, self.core.clock.now_ns())
@@ -238,12 +240,13 @@ class Track:
             if job.parts:
                 job.computing = False
                 return
-            # Late only by its arithmetic: what the clock's thread was late by is nobody's time.
-            finished_ns = job.end_ns if job.elapsed and not job.computing else self.core.clock.now_ns()
             job.computing = False
-        self._retire(job, job.error, job.started_ns if finished_ns is None else finished_ns)
+            finished_ns = self.core.clock.now_ns()
+            if job.elapsed and job.end_ns is not None:
+                # Late only by its arithmetic: what threads were late by is nobody's time.
+                finished_ns = max(job.end_ns, job.started_ns + job.spent_ns)
+        self._retire(job, job.error, finished_ns)
         self.pump()
-        self._wake_blocked()
 
     def _retire(self, job: Job, error: BaseException | None, finished_ns: int) -> None:
         """Take a job off the books and settle it, once."""
@@ -265,6 +268,7 @@ class Track:
             self.core.pending_count -= 1
             last, all_done = self._closed and not self._pending_count, self.core.closed and not self.core.pending_count
             self._count(job, error)
+        self._wake_blocked()  # before what somebody submits when he is told
         job.signal.set()
         took_ns = finished_ns - job.started_ns
         handle = job.handle

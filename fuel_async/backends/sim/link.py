@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fuel_async.backends.sim.job import Job
 from fuel_async.backends.sim.lane import Track
 from fuel_async.errors import FuelError, InternalError, ShapeMismatch
+from fuel_async.streams import HostCall, ProgramInstance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,13 +17,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fuel_async.backends.cpu.instance import HostInstance
     from fuel_async.backends.sim.site import Port, Site
     from fuel_async.backends.sim.spec import LinkSpec
     from fuel_async.backends.sim.speeds import Speeds
     from fuel_async.ir import DeviceLocation
     from fuel_async.registry import Inflight
     from fuel_async.streams import CompletionHandle, StopFlag
+
+
+class SimCall(HostCall, ProgramInstance, Protocol):
+    """What a simulated lane can run: a program bound to host arrays."""
 
 
 class SimLane(Track):
@@ -36,7 +40,7 @@ class SimLane(Track):
 
     def submit(
         self,
-        instance: HostInstance,
+        instance: SimCall,
         feeds: Sequence[Any] = (),
         outputs: Sequence[Any] = (),
         sessions: Sequence[Any] = (),

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 from fuel_async.ir import CPU_DEVICE, DeviceLocation
 from fuel_async.registry import on_topology_change, topology_generation
 from fuel_async.runtime.config import COPIED_NBYTES
-from fuel_async.runtime.engine import Engine, Entering
+from fuel_async.runtime.engine import Engine
+from fuel_async.runtime.entering import Entering
+from fuel_async.runtime.explain import Explanation, explain_spread
 from fuel_async.runtime.spread.driver import PlanOutdated, SpreadDriver
 from fuel_async.runtime.spread.prepared import PreparedSpread
 from fuel_async.runtime.spread.run import SpreadRun
 from fuel_async.runtime.spread.table import DeviceTable
-from fuel_async.schedule import SpreadScheduler, TopologyChanged
+from fuel_async.runtime.statistics import DeviceStatistics, LinkStatistics, device_statistics
+from fuel_async.schedule import POLICIES, SpreadScheduler, TopologyChanged, dry_run
 from fuel_async.storage import DeviceArray
 from fuel_async.streams import HostLane
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from fuel_async.backends import Device
     from fuel_async.ir import Breathe, FrozenGraph, Graph, PrecisionGuarantee
     from fuel_async.plan import Plan
+    from fuel_async.registry import SystemTopology
     from fuel_async.runtime.config import Config
     from fuel_async.runtime.instances import Array, Prepared
     from fuel_async.runtime.measured import Measured
@@ -44,7 +48,7 @@ class SpreadEngine(Engine):
     driver: SpreadDriver
 
     def __init__(self, session: Session, config: Config) -> None:
-        self.table = DeviceTable(session.devices)
+        self.table, self._config = DeviceTable(session.devices), config
         super().__init__(session, config)
         mine = weakref.ref(self.driver)
 
@@ -76,6 +80,34 @@ class SpreadEngine(Engine):
         devices = [self.table.shape(number) for number in range(len(self.table.devices))]
         scheduler = SpreadScheduler(devices, self.table, config.placement)
         return SpreadDriver(scheduler, self.table, self.session, self._released, self._reclaim_on)
+
+    def _explain(self, prepared: Prepared, sizes: Mapping[str, int]) -> Explanation:
+        table, policy = self.table, self._config.placement
+        devices = [table.shape(number) for number in range(len(table.devices))]
+        gone = {number: one.lost for number, one in enumerate(table.devices) if one.lost is not None}
+        dry = dry_run(devices, table, policy, prepared.shape, gone)
+        name = next((name for name, known in POLICIES.items() if known is policy), "the given policy")
+        return explain_spread(prepared.plan, sizes, [one.location for one in table.devices], name, dry)
+
+    def device_statistics(self) -> dict[DeviceLocation, DeviceStatistics]:
+        """What each device did so far."""
+        return {
+            device.location: device_statistics(
+                device, totals.kernels, totals.regions, totals.predicted_ns, totals.actual_ns
+            )
+            for device, totals in zip(self.table.devices, self.table.totals, strict=True)
+        }
+
+    def topology(self) -> SystemTopology:
+        """The devices, and what is known of the ways between them."""
+        return self.session.topology(self.table.estimates())
+
+    def link_statistics(self) -> dict[tuple[DeviceLocation, DeviceLocation], LinkStatistics]:
+        """What went over each link so far."""
+        return {
+            ends: LinkStatistics(link.count, link.nbytes, link.predicted_ns / 1e9, link.actual_ns / 1e9)
+            for ends, link in self.table.links().items()
+        }
 
     def close(self) -> None:
         """Forget everything, after the last run."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fuel_async.backends import Device
+    from fuel_async.cost import LinkEstimate
 
 
 class Copies:
@@ -149,6 +150,16 @@ class DeviceTable:
         if link is None or self.lane_between(source, memory) is None:
             return None
         return Hop(source, memory, link.model.copy_ns(nbytes))
+
+    def estimates(self) -> dict[tuple[DeviceLocation, DeviceLocation], LinkEstimate]:
+        """What is known of all direct links that are there."""
+        found: dict[tuple[DeviceLocation, DeviceLocation], LinkEstimate] = {}
+        for source, start in self.locations.items():
+            for memory, end in self.locations.items():
+                link = self.copies(source, memory) if source != memory else None
+                if link is not None and self.lane_between(source, memory) is not None:
+                    found[start, end] = link.model.estimate
+        return found
 
     def links(self) -> dict[tuple[DeviceLocation, DeviceLocation], Copies]:
         """The links that something went over, by their ends."""

@@ -1,0 +1,98 @@
+"""When what a region reads would be in a memory, and the copies that takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from fuel_async.schedule.machine import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fuel_async.schedule.machine import Hop, Links, Machine
+    from fuel_async.schedule.spread_state import SpreadState
+
+
+class Arrival(NamedTuple):
+    """When everything would be there, with the copies that takes: (value, hop), in order."""
+
+    ready_ns: int
+    copies: Sequence[tuple[int, Hop]]
+
+
+class _Way(NamedTuple):
+    """How one value would come, with the times at which its hops end."""
+
+    there_ns: int
+    hops: Sequence[Hop]
+    ends_ns: Sequence[int]
+
+
+def arrival(
+    state: SpreadState,
+    region: int,
+    memory: int,
+    machine: Machine,
+    links: Links,
+    now_ns: int,
+    *,
+    upload_ns: int = 0,
+    behind: int | None = None,
+) -> Arrival | None:
+    """Predict the arrival in a memory of all that a region reads; None when something has no way there.
+
+    `behind` is the lane that holds what the region waits for, if it waits for one. Constants, which take `upload_ns`,
+    come from the host behind the values that do.
+    """
+    ready_ns = now_ns
+    copies: list[tuple[int, Hop]] = []
+    busy_ns: dict[tuple[int, int], int] = {}
+    for value in state.spread.reads[region]:
+        places = state.places[value]
+        there_ns = places.get(memory)
+        if there_ns is None:
+            sources = places.items() or _being_made(machine, behind, now_ns)
+            way = _fastest(sources, memory, state.spread.nbytes[value], machine, links, now_ns, busy_ns)
+            if way is None:
+                return None
+            there_ns = way.there_ns
+            for hop, end_ns in zip(way.hops, way.ends_ns, strict=True):
+                busy_ns[hop.source, hop.memory] = end_ns
+                copies.append((value, hop))
+        ready_ns = max(ready_ns, there_ns)
+    if upload_ns:
+        free_ns = busy_ns.get((HOST, memory), machine.link_free_ns(HOST, memory))
+        ready_ns = max(ready_ns, max(free_ns, now_ns) + upload_ns)
+    return Arrival(ready_ns, copies)
+
+
+def _fastest(
+    sources: Iterable[tuple[int, int]],
+    memory: int,
+    nbytes: int,
+    machine: Machine,
+    links: Links,
+    now_ns: int,
+    busy_ns: dict[tuple[int, int], int],
+) -> _Way | None:
+    """The way on which a value arrives first; of equals from the source named first."""
+    best: _Way | None = None
+    for source, since_ns in sources:
+        if source == memory:  # made there, by what the region would stand behind
+            return _Way(since_ns, (), ())
+        hops = links.route(source, memory, nbytes)
+        if hops is None:
+            continue
+        at_ns, ends_ns = max(since_ns, now_ns), list[int]()
+        for hop in hops:
+            link = hop.source, hop.memory
+            at_ns = max(at_ns, busy_ns.get(link, machine.link_free_ns(*link))) + hop.copy_ns
+            ends_ns.append(at_ns)
+        if best is None or at_ns < best.there_ns:
+            best = _Way(at_ns, hops, ends_ns)
+    return best
+
+
+def _being_made(machine: Machine, behind: int | None, now_ns: int) -> Sequence[tuple[int, int]]:
+    """Where a value will be whose region is in flight on one lane, and when."""
+    return () if behind is None else ((machine.memory_of(behind), machine.lanes[behind].free_ns(now_ns)),)
