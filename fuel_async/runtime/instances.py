@@ -155,7 +155,7 @@ class Prepared:
 
     def deliver(self, outputs: Sequence[Array]) -> dict[str, Array]:
         """Return the outputs by name, truth values as bool."""
-        results = dict(zip(self._names, outputs, strict=True))
+        results = dict(zip(self._names, outputs, strict=False))  # as many as allocate_outputs made
         for name in self._booleans:
             results[name] = results[name].view(np.bool_)
         return results

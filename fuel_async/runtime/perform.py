@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
@@ -101,6 +102,11 @@ class ActiveRun(StopFlag):
     def guard(self, guards: FeedGuards, values: Sequence[Array]) -> None:
         """Keep feeds from being written until the run has ended."""
         self._guards, self._guarded = guards, guards.hold(values)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether feeds are kept from being written."""
+        return self._guards is not None
 
     def unguard(self) -> None:
         """Let callers write their feeds again. Idempotent; called by whoever has the scheduler."""
@@ -243,7 +249,8 @@ class Driver:
 
     def _release(self, run: ActiveRun) -> None:
         del self.active[run.number]
-        run.unguard()
+        if run.guarded:
+            run.unguard()
         run.values, run.outputs = [], []
         run.handles.clear()
         self._released(run, not run.stopped, intact=True)
@@ -253,13 +260,14 @@ class Driver:
         self._give(run, run.prepared.deliver(run.outputs))
 
     def _give(self, run: ActiveRun, results: Results) -> None:
-        run.unguard()
+        if run.guarded:
+            run.unguard()
         future = run.result
-        self._told.append((run.share.waker, lambda: _settle(future, results)))
+        self._told.append((run.share.waker, partial(_settle, future, results)))
 
     def _fail(self, run: ActiveRun, error: BaseException) -> None:
         told, future = described(error, run.graph), run.result
-        self._told.append((run.share.waker, lambda: _settle(future, told)))
+        self._told.append((run.share.waker, partial(_settle, future, told)))
 
 
 def _settle(future: asyncio.Future[Results], outcome: Results | BaseException) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fuel_async.schedule.spread_state import SpreadState
 
 #: Regions that are looked at for free slots, and of one run: those beyond stand too far back for one.
-LOOKED_AT = 48
+LOOKED_AT = 64
 LOOKED_AT_OF_RUN = 8
 
 
@@ -28,14 +28,27 @@ class _Way(NamedTuple):
     ready_ns: int
     predicted_ns: int
     copies: Sequence[tuple[int, Hop]]
-    #: Memories of which the run would take a share.
+    #: Memories of which the run would take a share, whether they have room, and whether one would be nearly full.
     shares: AbstractSet[int]
+    fits: bool
+    tight: bool
+
+
+class _Alike:
+    """Runs of one shape, nothing of which was issued, that got no slot: they differ in nothing but their turn."""
+
+    __slots__ = ("count", "pass_over", "stands")
+
+    def __init__(self) -> None:
+        self.count = self.pass_over = 0
+        #: What the last one that was looked at stands in line for.
+        self.stands: Sequence[Offer] = ()
 
 
 class Look:
     """What one look has seen so far. Lives while one event is handled."""
 
-    __slots__ = ("_claimed", "_links", "_machine", "_now_ns", "_ways", "busy_ns", "left", "of_run")
+    __slots__ = ("_alike", "_claimed", "_links", "_machine", "_now_ns", "_stands", "_ways", "busy_ns", "left", "of_run")
 
     def __init__(self, machine: Machine, links: Links, now_ns: int, *, everything: bool) -> None:
         """`everything` looks at all that wait: when nothing is in flight, nothing may be overlooked."""
@@ -45,8 +58,35 @@ class Look:
         self.busy_ns = machine.free_ns(now_ns)
         #: Memories that a run further ahead waits for: nobody else begins to use them.
         self._claimed: set[int] = set()
-        #: What runs of which nothing was issued have in common, until something is issued.
+        #: What runs of which nothing was issued have in common, until something changes.
         self._ways: dict[tuple[RunShape, int], list[_Way]] = {}
+        self._alike: dict[RunShape, _Alike] = {}
+        #: What the run that is looked at stands in line for.
+        self._stands: list[Offer] = []
+
+    def passes_over(self, state: SpreadState) -> bool:
+        """Whether to take the next run in line for one that gets no slot, because runs just like it got none.
+
+        The further back they stand, the fewer of them are looked at, so that a long line costs little: the 1st to 4th,
+        then the 6th, 9th, 13th, 19th and so on. All of them count for the lanes that they wait for.
+        """
+        alike = self._alike.get(state.shape)
+        if alike is None or not alike.pass_over or not _untouched(state):
+            self._stands = []
+            return False
+        alike.count += 1
+        alike.pass_over -= 1
+        self.left -= 1
+        for offer in alike.stands:
+            self.busy_ns[offer.lane] += offer.predicted_ns
+        return True
+
+    def got_none(self, state: SpreadState) -> None:
+        """Note that the run was looked at and got no slot."""
+        if _untouched(state):
+            alike = self._alike.setdefault(state.shape, _Alike())
+            alike.count += 1
+            alike.pass_over, alike.stands = max(alike.count // 2 - 1, 0), self._stands
 
     def offers(self, state: SpreadState, region: int, behind: int | None) -> list[Offer] | None:
         """The offers of all devices that have room; None when no device could ever take the region.
@@ -55,8 +95,12 @@ class Look:
         what it could use is kept free for it.
         """
         self.left -= 1
-        ways = self._ways_for(state, region, behind)
-        found = [self._offer(state, region, way, behind) for way in ways if self._has_room(state, way)]
+        ways, claimed = self._ways_for(state, region, behind), self._claimed if not state.memories else ()
+        found = [
+            self._offer(state, region, way, behind)
+            for way in ways
+            if way.fits and (not claimed or way.shares.isdisjoint(claimed))
+        ]
         if not found:
             for way in ways:
                 self._claimed |= way.shares
@@ -65,23 +109,17 @@ class Look:
     def stand(self, offer: Offer) -> None:
         """Note that a region stands in line as offered, or has gone there."""
         self.busy_ns[offer.lane] = offer.finish_ns
+        self._stands.append(offer)
 
-    def issued(self) -> None:
-        """Note that something was issued: links and memories are not what they were."""
+    def changed(self) -> None:
+        """Note that something was issued or given up: lanes, links and memories are not what they were."""
         self._ways.clear()
+        self._alike.clear()
         self.left, self.of_run = min(self.left, LOOKED_AT), LOOKED_AT_OF_RUN
-
-    def _has_room(self, state: SpreadState, way: _Way) -> bool:
-        if not way.shares:
-            return True
-        if not state.memories and not self._claimed.isdisjoint(way.shares):
-            return False
-        memories, nbytes = self._machine.memories, state.spread.share_nbytes
-        return all(memories[memory].fits(nbytes) for memory in way.shares)
 
     def _offer(self, state: SpreadState, region: int, way: _Way, behind: int | None) -> Offer:
         machine, busy_ns = self._machine, self.busy_ns
-        device, nbytes = machine.devices[way.device], state.spread.share_nbytes
+        device = machine.devices[way.device]
         lanes = device.fine_lanes if state.shape.fine[region] else device.lanes
         lane = behind if behind is not None and behind in lanes else min(lanes, key=busy_ns.__getitem__)
         return Offer(
@@ -91,14 +129,14 @@ class Look:
             busy_ns[lane],
             way.predicted_ns,
             way.copies,
-            any(machine.memories[memory].tight(nbytes) for memory in way.shares),
+            way.tight,
             device.given,
             machine.lanes[lane].held,
         )
 
     def _ways_for(self, state: SpreadState, region: int, behind: int | None) -> list[_Way]:
         """The devices that are there, allowed, large enough, and can be sent what the region reads."""
-        if state.issued or not state.plain:
+        if not _untouched(state):
             return self._find_ways(state, region, behind)
         key = state.shape, region
         ways = self._ways.get(key)
@@ -107,19 +145,36 @@ class Look:
         return ways
 
     def _find_ways(self, state: SpreadState, region: int, behind: int | None) -> list[_Way]:
-        machine, spread, found = self._machine, state.spread, list[_Way]()
-        pin = spread.pins[region]
-        for number, device in enumerate(machine.devices):
-            memory = device.shape.memory
-            if device.gone is not None or (pin is not None and pin != number) or not device.lanes:
-                continue
-            if spread.share_nbytes > machine.memories[memory].budget_nbytes:
-                continue
-            upload_ns = spread.prices.upload_ns(region, number)
-            come = arrival(
-                state, region, memory, machine, self._links, self._now_ns, upload_ns=upload_ns, behind=behind
-            )
-            if come is not None:
-                predicted_ns = spread.prices.region_ns(region, number)
-                found.append(_Way(number, come.ready_ns, predicted_ns, come.copies, state.shares_for(memory)))
+        devices, pin, found = self._machine.devices, state.spread.pins[region], list[_Way]()
+        for number in range(len(devices)) if pin is None else (pin,):
+            if devices[number].gone is None and devices[number].lanes:
+                way = self._way(state, region, number, behind)
+                if way is not None:
+                    found.append(way)
         return found
+
+    def _way(self, state: SpreadState, region: int, device: int, behind: int | None) -> _Way | None:
+        machine, spread, nbytes = self._machine, state.spread, state.spread.share_nbytes
+        memory = machine.devices[device].shape.memory
+        if nbytes > machine.memories[memory].budget_nbytes:
+            return None
+        upload_ns = spread.prices.upload_ns(region, device)
+        come = arrival(state, region, memory, machine, self._links, self._now_ns, upload_ns=upload_ns, behind=behind)
+        if come is None:
+            return None
+        shares = state.shares_for(memory)
+        loads = [machine.memories[one] for one in shares]
+        return _Way(
+            device,
+            come.ready_ns,
+            spread.prices.region_ns(region, device),
+            come.copies,
+            shares,
+            fits=all(load.fits(nbytes) for load in loads),
+            tight=any(load.tight(nbytes) for load in loads),
+        )
+
+
+def _untouched(state: SpreadState) -> bool:
+    """Whether a run is like any other of its shape: nothing was issued, and its feeds lie where feeds do."""
+    return state.plain and not state.issued

@@ -310,14 +310,22 @@ class SpreadScheduler(Runs[SpreadState]):
         told: list[Instruction] = []
         line, machine, place = self._line, self.machine, 0
         while place < len(line) and look.left > 0 and machine.roomy:
-            entry = line[place]
-            told += self._place_first(self.runs[entry[2]], look)
-            if place < len(line) and line[place] is entry:
+            state = self.runs[line[place][2]]
+            if look.passes_over(state):
+                place += 1
+            elif (done := self._place_first(state, look)) is not None:
+                told += done
+                look.changed()
+            else:
+                look.got_none(state)
                 place += 1
         return told
 
-    def _place_first(self, state: SpreadState, look: Look) -> Sequence[Instruction]:
-        """Issue the first region whose best lane has a slot; those before it stand in line for theirs."""
+    def _place_first(self, state: SpreadState, look: Look) -> Sequence[Instruction] | None:
+        """Issue the first region whose best lane has a slot; those before it stand in line for theirs.
+
+        None when there is none. A run that can never go on is stopped.
+        """
         for region in state.candidates[: look.of_run]:
             pending = state.lanes_waited_for(region)
             if len(pending) > 1:
@@ -337,9 +345,8 @@ class SpreadScheduler(Runs[SpreadState]):
             look.stand(chosen)
             if self.loads[chosen.lane].free:
                 self.decisions.append(Decision(state.run, region, offers, chosen))
-                look.issued()
                 return self._issue(state, region, chosen)
-        return ()
+        return None
 
     def _choose(self, offers: Sequence[Offer]) -> Offer:
         chosen = self._policy(offers)

@@ -124,7 +124,6 @@ class CompletionHandle:
         device: DeviceLocation,
         lane: str,
         submitted_ns: int,
-        *,
         node: int | None = None,
         predicted_ns: int = 0,
         inflight: Inflight | None = None,
@@ -171,8 +170,9 @@ class CompletionHandle:
 
     def outcome(self) -> Timing | BaseException:
         """Return the timing, or a fresh copy of the device's error. `UserError` before it is done."""
-        timing = self._settled()
-        return timing if self._error is None else fresh(self._error)
+        if self._error is not None:
+            return fresh(self._error)
+        return self._timing or self._settled()
 
     def result(self) -> Timing:
         """Return the timing or raise a fresh copy of the device's error. `UserError` before it is done.

@@ -81,29 +81,34 @@ class HostCall(Protocol):
 
 #: Feeds, outputs, sessions and scalars of a submission.
 _Bound = tuple[Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]]
+_NOTHING: _Bound = ((), (), (), ())
 
 
-class _Job:
-    """A submission. It holds its lane: a lane lives as long as it has work."""
+class _Job(HostSignal):
+    """A submission, and the signal that it is done. It holds its lane: a lane lives as long as it has work."""
 
-    __slots__ = ("bound", "handle", "instance", "lane", "predicted_ns", "signal", "stop", "waiting")
+    __slots__ = ("bound", "handle", "instance", "lane", "predicted_ns", "stop", "waiting")
 
     def __init__(
         self, lane: HostLane, instance: HostCall, bound: _Bound, stop: StopFlag | None, node: int | None
     ) -> None:
+        self.owner, self._reached, self._waiters = lane.order, False, []
         self.lane, self.instance, self.bound, self.stop = lane, instance, bound, stop
-        self.predicted_ns = instance.predicted_ns
-        self.signal = HostSignal(lane.order)
-        self.handle = CompletionHandle(
-            self.signal,
-            lane.location,
-            lane.name,
-            perf_counter_ns(),
-            node=node,
-            predicted_ns=self.predicted_ns,
-            inflight=lane.inflight,
-        )
+        self.predicted_ns = predicted_ns = instance.predicted_ns
         self.waiting = 0
+        #: None once it is settled: then the handle holds the signal, and the signal nothing.
+        self.handle: CompletionHandle | None = CompletionHandle(
+            self, lane.location, lane.name, perf_counter_ns(), node, predicted_ns, lane.inflight
+        )
+
+    def finish(self) -> CompletionHandle:
+        """Let go of everything that the work needed, set the signal, and return the handle that is to be settled."""
+        handle, self.handle = self.handle, None
+        assert handle is not None  # it is finished once, by the lane
+        self.bound, self.stop = _NOTHING, None
+        del self.instance, self.lane
+        self.set()
+        return handle
 
 
 class HostLane:
@@ -160,6 +165,7 @@ class HostLane:
         # What this lane was given before runs before: only completions of others can hold a job back.
         others = [wait for wait in waits if not self._precedes(wait)] if waits else ()
         handle = job.handle
+        assert handle is not None  # nobody has finished it yet
         if not others:
             due_ns = handle.submitted_ns + START_LATE_NS
             if due_ns < self.due_ns:
@@ -175,7 +181,7 @@ class HostLane:
                 else:
                     self._jobs.put(job)
         if refused is not None:
-            job.signal.set()
+            job.finish()
             now_ns = handle.submitted_ns
             handle.settle(Timing(self.location, self.name, now_ns, now_ns, now_ns, 0), refused)
         elif others:
@@ -244,8 +250,7 @@ class HostLane:
             self._busy_ns += now_ns - started_ns
             last = self._closed and not self._pending_count
         self.due_ns = NEVER if not self._pending_count else now_ns + START_LATE_NS
-        handle = job.handle
-        job.signal.set()
+        handle = job.finish()
         handle.settle(Timing(self.location, self.name, handle.submitted_ns, started_ns, now_ns, work_ns), error)
         if last:
             self._jobs.put(None)

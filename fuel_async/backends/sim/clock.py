@@ -83,16 +83,8 @@ class VirtualClock:
 
     def advance_to(self, at_ns: int) -> None:
         """Let time come to `at_ns`: everything due until then happens here, each at its own moment."""
-        while True:
-            with self._lock:
-                due = self._events and self._events[0].at_ns <= at_ns
-                event = heapq.heappop(self._events) if due else None
-                self._now_ns = max(self._now_ns, at_ns if event is None or event.call is None else event.at_ns)
-                if event is None:
-                    return
-                call = event.call
-            if call is not None:
-                call()
+        while (call := self._next_until(at_ns)) is not None:
+            call()
 
     def wait(self, reached: Callable[[], bool], block: Block, timeout_s: float | None) -> WaitStatus:
         """Advance from event to event until `reached()`; `VirtualDeadlock` when nothing is to come.
@@ -105,6 +97,18 @@ class VirtualClock:
                 raise VirtualDeadlock(f"waiting at {self._now_ns:,} ns, and nothing is to come")
             self.advance_to(next_ns)
         return WaitStatus.REACHED
+
+    def _next_until(self, at_ns: int) -> Callable[[], None] | None:
+        """Let time come to the next event until `at_ns` and return its call; None when it has come to `at_ns`."""
+        with self._lock:
+            events = self._events
+            while events and events[0].at_ns <= at_ns:
+                event = heapq.heappop(events)
+                if event.call is not None:
+                    self._now_ns = event.at_ns
+                    return event.call
+            self._now_ns = max(self._now_ns, at_ns)
+        return None
 
     def attach(self, watcher: Watcher) -> None:
         """It has no thread that could end."""

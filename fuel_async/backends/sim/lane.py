@@ -262,6 +262,7 @@ class Track:
                 for port in self._ports:
                     port.busy, port.free_ns = False, finished_ns
             else:
+                job.started_ns = finished_ns  # it never did
                 self._queue.remove(job)
             self._pending_count -= 1
             self._pending_ns -= job.predicted_ns

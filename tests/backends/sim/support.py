@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fuel_async.backends.sim import SimDevice, SimMachine
     from fuel_async.dispatch import LaneProgram
     from fuel_async.ir import DeviceLocation
-    from fuel_async.streams import CompletionHandle
+    from fuel_async.streams import CompletionHandle, StopFlag
 
 #: What has not happened by then never will: the test fails instead of hanging.
 PATIENCE_S = 20.0
@@ -46,14 +46,28 @@ class Work:
 
     measures = False
 
-    def __init__(self, device: SimDevice, cost_ns: int = 1_000, call: Callable[[], object] = lambda: None) -> None:
-        self.program = program(device, cost_ns)
+    def __init__(
+        self,
+        device: SimDevice,
+        cost_ns: int = 1_000,
+        call: Callable[[], object] = lambda: None,
+        of: LaneProgram | None = None,
+    ) -> None:
+        self.program = of or program(device, cost_ns)
         self.predicted_ns = cost_ns
         self.history = History(cost_ns)
         self.called_ns: list[int] = []
         self._device, self._call = device, call
 
-    def execute(self, *given: Sequence[Any]) -> None:
+    def execute(
+        self,
+        feeds: Sequence[Any],
+        outputs: Sequence[Any],
+        sessions: Sequence[Any],
+        scalars: Sequence[Any],
+        stop: StopFlag | None,
+        pace: Callable[[bool, int], None] | None,
+    ) -> None:
         self.called_ns.append(self._device.clock.now_ns())
         self._call()
 

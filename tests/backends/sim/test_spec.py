@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -46,12 +47,12 @@ def test_without_peers_there_are_links_with_the_host_alone() -> None:
         {"memory_nbytes": -1}, {"jitter": -0.1}, {"slowdowns": ((5, 2.0), (1, 1.0))}, {"slowdowns": ((5, 0.0),)},
     ],
 )  # fmt: skip
-def test_devices_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+def test_devices_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError):
         SimDeviceSpec(**wrong)
 
 
 @pytest.mark.parametrize("wrong", [{"bytes_per_ns": 0.0}, {"latency_ns": -1.0}, {"slowdowns": ((5, -2.0),)}])
-def test_links_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+def test_links_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError):
         LinkSpec(**wrong)
