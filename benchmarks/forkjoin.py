@@ -7,7 +7,7 @@ products, whose results are compared with numpy's. Each graph runs twice: first 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import product
@@ -18,6 +18,7 @@ import numpy as np
 import fuel_async as fa
 from benchmarks.placements import best_ns, problem_of
 from benchmarks.report import Figures, Report, Target, WrongResult
+from benchmarks.timing import median
 from fuel_async.backends.sim import Links, LinkSpec, SimDeviceSpec, SimMachine
 from fuel_async.cost import Rates
 from fuel_async.plan import Plan, make_plan
@@ -61,9 +62,11 @@ class Scale:
     nbytes: int = 65_536
     #: Whether the executor itself is tried with every pinning, beside the search.
     pinnings: bool = True
+    #: Graphs whose branches are of random lengths.
+    random: int = 20
 
 
-QUICK = Scale(rows=64, width=64, layers=90, nbytes=1_024, pinnings=False)
+QUICK = Scale(rows=64, width=64, layers=90, nbytes=1_024, pinnings=False, random=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +94,13 @@ class Ran(NamedTuple):
 def measure(quick: bool) -> Report:
     """Measure in virtual time."""
     scale = QUICK if quick else Scale()
-    even, uneven = (1.0, 1.0, 1.0), (1.0, 0.5, 0.25)
-    works = {"ops": timed(scale, even), "products": products(scale, even)}
+    works = {"ops": timed(scale, [scale.branch_ms] * BRANCHES), "products": products(scale)}
     figures: dict[str, float | None] = {}
     for name, work in works.items():
         figures |= _equal(name, work)
     for name, work in works.items():
-        figures |= _unequal("unequal_ratio", name, work, scale.pinnings and name == "products")
-    for name, work in {"ops": timed(scale, uneven), "products": products(scale, uneven)}.items():
-        figures |= _unequal("uneven_branches_ratio", name, work, pinnings=False)
+        figures |= _unequal(name, work, scale.pinnings and name == "products")
+    figures |= _random(scale)
     facts = {"speeds": "1:1:1 and 4:2:1", "link_us": LINK.latency_ns / 1e3, "link_gb_s": LINK.bytes_per_ns}
     return Report("forkjoin", {"virtual": figures}, TARGETS, facts)
 
@@ -123,24 +124,39 @@ def _equal(name: str, work: Work) -> Figures:
     }
 
 
-def _unequal(family: str, name: str, work: Work, pinnings: bool) -> Figures:
+def _unequal(name: str, work: Work, pinnings: bool) -> Figures:
     """Devices of different speeds: the makespan beside the best of all placements."""
     ran = run_virtual(lambda clock: _run(clock, UNEQUAL, work))
-    searched = [best_ns(problem_of(ran.plan, _specs(UNEQUAL), LINK, resident=resident)) for resident in (False, True)]
-    for took_ns, best in zip(ran.took_ns, searched, strict=True):
-        if took_ns < best:
-            raise WrongResult(f"a run of {name} took {took_ns} ns, and the search found no placement below {best} ns")
+    bests = [_best_ns(ran, number) for number in range(2)]
     figures: dict[str, float | None] = {}
-    bests = searched
     if pinnings:
         pinned = run_virtual(lambda clock: _best_pinned(clock, work))
-        bests = [min(pair) for pair in zip(searched, pinned, strict=True)]
         figures |= {f"best_pinned_ms.{name}_{which}": ns / 1e6 for which, ns in _by_run(pinned)}
-    figures |= {f"best_ms.{name}_{which}": ns / 1e6 for which, ns in _by_run(bests)}
-    if family != "unequal_ratio":
-        figures = {}
+        bests = [min(pair) for pair in zip(bests, pinned, strict=True)]
     ratios = [took_ns / best for took_ns, best in zip(ran.took_ns, bests, strict=True)]
-    return {**figures, **{f"{family}.{name}_{which}": ratio for which, ratio in _by_run(ratios)}}
+    return {
+        **figures,
+        **{f"best_ms.{name}_{which}": ns / 1e6 for which, ns in _by_run(bests)},
+        **{f"unequal_ratio.{name}_{which}": ratio for which, ratio in _by_run(ratios)},
+    }
+
+
+def _random(scale: Scale) -> Figures:
+    """The same of graphs whose three branches are of random lengths, the longest up to five times the shortest."""
+    ratios = []
+    for seed in range(scale.random):
+        work = timed(scale, np.random.default_rng(seed).uniform(5.0, 25.0, BRANCHES), steps=6)
+        ran = run_virtual(lambda clock, work=work: _run(clock, UNEQUAL, work))  # type: ignore[misc]
+        ratios.append(ran.took_ns[1] / _best_ns(ran, 1))
+    return {"random_branches_ratio.median": median(ratios), "random_branches_ratio.worst": max(ratios)}
+
+
+def _best_ns(ran: Ran, number: int) -> int:
+    """The best of all placements of the first or the second run. `WrongResult` when the run was better."""
+    best = best_ns(problem_of(ran.plan, _specs(UNEQUAL), LINK, resident=number > 0))
+    if ran.took_ns[number] < best:
+        raise WrongResult(f"{ran.plan} took {ran.took_ns[number]} ns, which no placement should: at least {best} ns")
+    return best
 
 
 def _by_run(values: Sequence[float]) -> list[tuple[str, float]]:
@@ -184,14 +200,14 @@ def _specs(speeds: Sequence[float]) -> list[SimDeviceSpec]:
 # --- graphs -----------------------------------------------------------------------------------------------------------
 
 
-def timed(scale: Scale, lengths: Sequence[float], steps: int = 4) -> Work:
-    """Branches of ops that only take time, of relative `lengths`; the host's executor says what comes out."""
+def timed(scale: Scale, lengths_ms: Iterable[float], steps: int = 4) -> Work:
+    """Branches of ops that only take time, so long at speed 1; the host's executor says what comes out."""
 
     def build(pins: Pins) -> fa.Graph:
         graph = fa.Graph("timed ops")
         x, branches = graph.input("x", (scale.nbytes,), fa.u8), []
-        for place, length in enumerate(lengths):
-            branch, step_ns = x, int(scale.branch_ms * 1e6 * length / steps)
+        for place, length_ms in enumerate(lengths_ms):
+            branch, step_ns = x, int(length_ms * 1e6 / steps)
             with _on(graph, pins, place):
                 for _ in range(steps):
                     branch = synthetic_op(graph, [branch], cost_ns=step_ns, nbytes=scale.nbytes)
@@ -208,14 +224,11 @@ def timed(scale: Scale, lengths: Sequence[float], steps: int = 4) -> Work:
     return Work(build, feed, asyncio.run(computed()))
 
 
-def products(scale: Scale, lengths: Sequence[float]) -> Work:
-    """Branches of layers tanh(x @ weights), of relative `lengths`, and the sum of what they give."""
+def products(scale: Scale) -> Work:
+    """Branches of layers tanh(x @ weights), and the sum of what they give."""
     draw = np.random.default_rng(7)
-    shape = (scale.width, scale.width)
-    weights = [
-        [(draw.standard_normal(shape) / scale.width**0.5).astype(np.float32) for _ in range(int(scale.layers * length))]
-        for length in lengths
-    ]
+    shape = (BRANCHES, scale.layers, scale.width, scale.width)
+    weights = (draw.standard_normal(shape) / scale.width**0.5).astype(np.float32)
 
     def build(pins: Pins) -> fa.Graph:
         graph = fa.Graph("products")

@@ -64,14 +64,16 @@ class MemoryLoad:
 
     budget_nbytes: int
     held_nbytes: int = 0
+    #: What lies there beside the shares of runs, and stays.
+    others_nbytes: int = 0
 
     def fits(self, nbytes: int) -> bool:
         """Whether that much more could be held."""
-        return self.held_nbytes + nbytes <= self.budget_nbytes
+        return self.held_nbytes + self.others_nbytes + nbytes <= self.budget_nbytes
 
     def tight(self, nbytes: int) -> bool:
         """Whether that much more would leave it nearly full."""
-        return self.held_nbytes + nbytes > TIGHT_ABOVE * self.budget_nbytes
+        return self.held_nbytes + self.others_nbytes + nbytes > TIGHT_ABOVE * self.budget_nbytes
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ class SpreadState(RunState):
         #: By value: the memories where it lies or will, with the (expected) time of its arrival.
         self.places: list[dict[int, int]] = [{HOST: 0} if producer < 0 else {} for producer in self.spread.producers]
         for value, memory in resident:
-            self.places[value][memory] = 0
+            self.places[value] = {memory: 0}
         #: Whether its feeds lie in the host's memory only, as those of most runs do.
         self.plain = not resident
         #: Values on their way, by (value, memory).

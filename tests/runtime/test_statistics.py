@@ -44,13 +44,13 @@ async def test_statistics_add_up(ex: fa.Executor, rig: Rig) -> None:
 async def test_a_snapshot_is_frozen_and_does_not_change(ex: fa.Executor) -> None:
     await ex.run(chain(3), x=ones(16))
     found = ex.statistics()
-    before = dataclasses.astuple(dataclasses.replace(found, devices={}))
+    before = dataclasses.astuple(dataclasses.replace(found, devices={}, links={}))
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.runs_inline = 7  # type: ignore[misc]
     with pytest.raises(TypeError):
         found.devices[CPU_DEVICE] = None  # type: ignore[index]
     await ex.run(chain(3), x=ones(16))
-    assert dataclasses.astuple(dataclasses.replace(found, devices={})) == before
+    assert dataclasses.astuple(dataclasses.replace(found, devices={}, links={})) == before
     assert ex.statistics().runs == 2
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from fuel_async.errors import InternalError, OutOfMemory, TransferFailed
 from fuel_async.runtime.config import OFF_LOOP_NODES
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from fuel_async.runtime.spread.table import DeviceTable
 
 
+T = TypeVar("T")
+
+
 class PlanOutdated(InternalError):
     """The run's plan is out of date and nothing of it was issued: the engine plans it anew."""
 
@@ -66,21 +70,28 @@ class SpreadDriver(Driver):
         self.table, self._session, self._reclaim, self._clock = table, session, reclaim, table.clock
         self._handle = self._handle_now
         self._watched: list[Callable[[], None]] = []
+        #: Devices get their numbers in the order in which the scheduler hears of them.
+        self._adding = threading.RLock()
         for number, device in enumerate(table.devices):
             self._watch(number, device)
 
     def _handle_now(self, event: Event) -> tuple[Instruction, ...]:
-        for number, load in enumerate(self._scheduler.machine.devices):
+        machine = self._scheduler.machine
+        for number, load in enumerate(machine.devices):
             own_ns = sum(self._scheduler.loads[lane].held_ns for lane in load.lanes)
             load.foreign_ns = max(self.table.devices[number].pending_work_ns() - own_ns, 0)
+            if load.shape.memory != HOST:
+                machine.memories[load.shape.memory].others_nbytes = self.table.constants_nbytes[number]
         return self._scheduler.handle(event, self._clock.now_ns())
 
     # --- devices ----------------------------------------------------------------------------------
 
     def add(self, device: Device) -> None:
-        """Let a device take regions from now on."""
-        number = len(self.table.devices)
-        self.post(DeviceAdded(*self.table.add(device)))
+        """Let a device take regions from now on. `UserError` when it is among them already."""
+        with self._adding:
+            what = self.table.add(device)
+            number = len(self.table.devices) - 1
+            self.post(DeviceAdded(*what))
         self._watch(number, device)
 
     def unwatch(self) -> None:
@@ -149,27 +160,26 @@ class SpreadDriver(Driver):
     # --- programs ---------------------------------------------------------------------------------
 
     def _bind(self, run: SpreadRun, device: int) -> None:
-        share = run.spread.take_share(device)
-        if share is not None:
-            self._bound(run, device, share)
-        elif run.spread.plan.kernels <= OFF_LOOP_NODES:
-            try:
-                share = self._bound_share(run, device)
-            except Exception as error:
-                self.post(BindFailed(run.number, device, error))
+        try:
+            share = run.take_share(device)
+            if share is None and run.spread.plan.kernels > OFF_LOOP_NODES:
+                self._bind_off_loop(run, device)
             else:
-                self._bound(run, device, share)
-        else:
-            handle, call = self._session.call(lambda breathe: self._bound_share(run, device, breathe))
+                self._bound(run, device, share or self._bound_share(run, device))
+        except Exception as error:
+            self.post(BindFailed(run.number, device, error))
 
-            def settled(handle: CompletionHandle) -> None:
-                error = handle.exception()
-                if error is None:
-                    self._bound(run, device, call.value)
-                else:
-                    self.post(BindFailed(run.number, device, error))
+    def _bind_off_loop(self, run: SpreadRun, device: int) -> None:
+        handle, call = self._session.call(lambda breathe: self._bound_share(run, device, breathe))
 
-            handle.add_done_callback(settled)
+        def settled(handle: CompletionHandle) -> None:
+            error = handle.exception()
+            if error is None:
+                self._bound(run, device, call.value)
+            else:
+                self.post(BindFailed(run.number, device, error))
+
+        handle.add_done_callback(settled)
 
     def _bound(self, run: SpreadRun, device: int, share: Share) -> None:
         run.shares[device] = share
@@ -177,12 +187,16 @@ class SpreadDriver(Driver):
 
     def _bound_share(self, run: SpreadRun, device: int, breathe: Breathe | None = None) -> Share:
         more = () if breathe is None else (breathe,)
+        return self._with_room(device, lambda: run.bind_share(device, *more))
+
+    def _with_room(self, device: int, make: Callable[[], T]) -> T:
+        """What `make` returns; it is called once more after what idles on the device was dropped."""
         try:
-            return run.spread.bind_share(device, *more)
+            return make()
         except OutOfMemory:
             if not self._reclaim(device):
                 raise
-        return run.spread.bind_share(device, *more)
+        return make()
 
     # --- copies -----------------------------------------------------------------------------------
 
@@ -194,7 +208,8 @@ class SpreadDriver(Driver):
                 raise TransferFailed(*self._ends(source, memory), "there is no link")
             since = run.arrivals.get((value, source))
             waits = () if since is None or since.done() else (since,)
-            handle = lane.submit_copy(run.buffer(value, source), run.buffer(value, memory), waits)
+            there = self._with_room(memory - 1, lambda: run.buffer(value, memory))
+            handle = lane.submit_copy(run.buffer(value, source), there, waits)
         except Exception as error:
             self.post(CopyFailed(number, value, memory, error))
             return
@@ -250,13 +265,9 @@ class SpreadDriver(Driver):
             if what.constants:
                 before += spread.constants_on(device).arrive(what.constants, self._send_constant(memory))
             instance = run.shares[device].programs[region]
-            handle = table.lanes[lane].submit(
-                instance,
-                [run.feed(place, memory) for place in what.program.feeds],
-                [run.output(place, memory) for place in what.program.outputs],
-                waits=before,
-                stop=run,
-            )
+            feeds = [run.feed(place, memory) for place in what.program.feeds]
+            outputs = self._with_room(device, lambda: [run.output(place, memory) for place in what.program.outputs])
+            handle = table.lanes[lane].submit(instance, feeds, outputs, waits=before, stop=run)
         except Exception as error:
             self.post(RegionFailed(number, region, error))
             return

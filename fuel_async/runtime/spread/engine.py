@@ -9,6 +9,9 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
+from fuel_async.errors import FeedError
 from fuel_async.ir import CPU_DEVICE, DeviceLocation
 from fuel_async.registry import on_topology_change, topology_generation
 from fuel_async.runtime.config import COPIED_NBYTES
@@ -20,9 +23,9 @@ from fuel_async.runtime.spread.prepared import PreparedSpread
 from fuel_async.runtime.spread.run import SpreadRun
 from fuel_async.runtime.spread.table import DeviceTable
 from fuel_async.runtime.statistics import DeviceStatistics, LinkStatistics, device_statistics
-from fuel_async.schedule import POLICIES, SpreadScheduler, TopologyChanged, dry_run
+from fuel_async.schedule import HOST, POLICIES, SpreadScheduler, TopologyChanged, dry_run
 from fuel_async.storage import DeviceArray
-from fuel_async.streams import HostLane
+from fuel_async.streams import HostLane, fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -144,8 +147,8 @@ class SpreadEngine(Engine):
                     found = await self._prepare(graph, feeds, precision)
             frozen, prepared, values = found
             prepared = cast("PreparedSpread", prepared)
-            given = self._given(prepared, feeds)
             with Entering(self):
+                given = self._given(prepared, feeds)
                 await self.admission.take(prepared.output_nbytes, priority)
             if prepared.generation != topology_generation():  # the wait was long enough for the world to change
                 self.admission.give(prepared.output_nbytes)
@@ -156,17 +159,29 @@ class SpreadEngine(Engine):
                 continue
 
     def _given(self, prepared: PreparedSpread, feeds: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
-        """The feeds that lie in the memory of one of the devices: by (value, memory)."""
+        """The feeds that lie in the memory of one of the devices: by (value, memory).
+
+        `FeedError` for those that lie on a device that the executor lacks, `DeviceLost` for those that are lost.
+        """
         given: dict[tuple[int, int], Any] = {}
         for place, port in enumerate(prepared.plan.feeds):
             feed = feeds.get(port.name)
-            if not isinstance(feed, DeviceArray) or place not in prepared.feed_values:
+            if not isinstance(feed, DeviceArray) or feed.device == CPU_DEVICE:
                 continue
             number = self.table.number(feed.device)
-            memory = 0 if number is None else self.table.memory(number)
-            if memory:
-                given[prepared.feed_values[place], memory] = feed.numpy()
+            if number is None:
+                raise FeedError(prepared.plan.graph.name, {port.name: self._elsewhere(feed)})
+            lost, memory = self.table.devices[number].lost, self.table.memory(number)
+            if lost is not None:
+                raise fresh(lost)
+            if memory != HOST and place in prepared.feed_values:
+                array = feed.numpy()
+                given[prepared.feed_values[place], memory] = array.view(np.uint8) if feed.boolean else array
         return given
+
+    def _elsewhere(self, feed: DeviceArray) -> str:
+        there = ", ".join(str(device.location) for device in self.table.devices)
+        return f"lies on {feed.device}, which is not among {there}; pass it as a numpy array"
 
     async def _run_spread(
         self,

@@ -17,6 +17,7 @@ from fuel_async.schedule import HOST, RunShape, SpreadShape, shape_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fuel_async.backends import Arena
     from fuel_async.ir import FrozenGraph
     from fuel_async.plan import Plan
     from fuel_async.runtime.measured import Measured
@@ -35,6 +36,7 @@ class PreparedSpread(Prepared):
         "_histories",
         "_lock",
         "_priors",
+        "_users",
         "feed_values",
         "idle_shares",
         "on_device",
@@ -54,7 +56,9 @@ class PreparedSpread(Prepared):
         """`UserError` when a node is pinned to a device that the executor does not have."""
         super().__init__(plan, graph, table.devices[0], generation, measured, free)
         self.table = table
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        #: By device: shares that runs have, or are about to.
+        self._users: dict[int, int] = {}
         self._constants: dict[int, DeviceConstants] = {}
         self._histories: dict[int, list[History]] = {}
         self._priors: dict[int, list[int]] = {}
@@ -136,36 +140,49 @@ class PreparedSpread(Prepared):
 
     def take_share(self, device: int) -> Share | None:
         """Return an idle share, or None when all are in use."""
-        idle = self.idle_shares.get(device)
-        try:
-            return None if idle is None else idle.pop()
-        except IndexError:
-            return None
+        with self._lock:
+            idle = self.idle_shares.get(device)
+            if not idle:
+                return None
+            self._use(device, 1)
+            return idle.pop()
 
-    def bind_share(self, device: int, breathe: Breathe = no_breath) -> Share:
-        """Make one more share of a device. `OutOfMemory` when it refuses."""
-        share = bind_share(self.plan, self.table.devices[device], self.constants_on(device), breathe)
+    def bind_share(self, device: int, arena: Arena | None = None, breathe: Breathe = no_breath) -> Share:
+        """Make one more share of a device, over an arena if there is one. `OutOfMemory` when it refuses."""
+        self._use(device, 1)
+        try:
+            share = bind_share(self.plan, self.table.devices[device], self.constants_on(device), arena, breathe)
+        except BaseException:
+            self._use(device, -1)
+            raise
         self._histories.setdefault(device, [program.history for program in share.programs])
         return share
 
     def give_share(self, device: int, share: Share) -> None:
         """Keep a share for the next run."""
-        if self.alive and self.table.devices[device].lost is None:
-            self.idle_shares.setdefault(device, deque()).append(share)
+        with self._lock:
+            if self.alive and self.table.devices[device].lost is None:
+                self.idle_shares.setdefault(device, deque()).append(share)
+            self._use(device, -1)
+
+    def _use(self, device: int, change: int) -> None:
+        """Count the shares that runs have; while they have one, the constants count as held."""
+        with self._lock:
+            before = self._users.get(device, 0)
+            self._users[device] = before + change
+            if not self.table.devices[device].memory_location.is_host and 0 in (before, before + change):
+                self.table.count_constants(device, change * sum(value.nbytes for value in self.constants))
 
     def drop_idle_on(self, device: int) -> bool:
-        """Give up the idle shares of a device; whether there were any."""
-        idle, dropped = self.idle_shares.get(device), False
-        while idle:
-            try:
-                idle.pop()
-            except IndexError:
-                break
-            dropped = True
+        """Give up the idle shares of a device, and the constants when no run uses them; whether there was anything."""
+        with self._lock:
+            dropped = bool(self.idle_shares.pop(device, None))
+            if not self._users.get(device):
+                dropped = self._constants.pop(device, None) is not None or dropped
         return dropped
 
     def drop_idle(self) -> int:
         """Give up all idle shares. They are counted by their devices, not by admission: always 0."""
-        for device in list(self.idle_shares):
+        for device in {*self.idle_shares, *self._constants}:
             self.drop_idle_on(device)
         return 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from fuel_async.dispatch import SlotClass
 from fuel_async.errors import InternalError
-from fuel_async.ir import Layout
+from fuel_async.ir import Breathe, Layout, no_breath
 from fuel_async.runtime.perform import ActiveRun
 from fuel_async.runtime.spread.prepared import NO_INSTANCE, PreparedSpread
 from fuel_async.schedule import HOST
@@ -59,7 +59,8 @@ class SpreadRun(ActiveRun):
         #: By region: the memory in which it ran.
         self.memories: dict[int, int] = {}
         self._given = given
-        self._host_arena: HostArena | None = None
+        #: Its one arena in the host's memory, once it has any.
+        self._host_arena: Arena | None = None
 
     def buffer(self, value: int, memory: int) -> Any:
         """The bytes of a value in a memory, as copies take them."""
@@ -100,6 +101,24 @@ class SpreadRun(ActiveRun):
             found[port.name] = DeviceArray(storage, Layout.contiguous(array.shape), port.boolean)
         return found
 
+    def take_share(self, device: int) -> Share | None:
+        """Return an idle share of a device; None when there is none that fits. In the host's memory a run has one arena.
+
+        Called by whoever has the scheduler, before `bind_share`.
+        """
+        on_host = self.spread.table.memory(device) == HOST
+        if on_host and self._host_arena is not None:
+            return None
+        share = self.spread.take_share(device)
+        if on_host:
+            self._host_arena = HostArena(self.spread.plan.arena_nbytes) if share is None else share.arena
+        return share
+
+    def bind_share(self, device: int, breathe: Breathe = no_breath) -> Share:
+        """Make a share of a device. `OutOfMemory` when it refuses. Any thread."""
+        arena = self._host_arena if self.spread.table.memory(device) == HOST else None
+        return self.spread.bind_share(device, arena, breathe)
+
     def forget(self) -> None:
         """Let go of what belongs to devices."""
         self.shares, self._given, self._host_arena = {}, {}, None
@@ -113,9 +132,6 @@ class SpreadRun(ActiveRun):
         """The arena of the run in a memory; in the host's there is always one, for what is staged there."""
         if memory != HOST:
             return self.shares[memory - 1].arena
-        for device, share in self.shares.items():
-            if self.spread.table.memory(device) == HOST:
-                return share.arena
         if self._host_arena is None:
             self._host_arena = HostArena(self.spread.plan.arena_nbytes)
         return self._host_arena

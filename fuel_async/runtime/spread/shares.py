@@ -89,8 +89,11 @@ class DeviceConstants:
         return waits
 
 
-def bind_share(plan: Plan, device: Device, constants: DeviceConstants, breathe: Breathe = no_breath) -> Share:
+def bind_share(
+    plan: Plan, device: Device, constants: DeviceConstants, arena: Arena | None = None, breathe: Breathe = no_breath
+) -> Share:
     """Make one more share: about 1 µs a kernel on the host. `OutOfMemory` when the device refuses."""
-    arena = device.memory.allocate(plan.arena_nbytes)
+    if arena is None:
+        arena = device.memory.allocate(plan.arena_nbytes)
     programs = [device.instantiate(region.program, constants.arrays, arena, breathe) for region in plan.regions]
     return Share(plan, device, arena, programs)

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from fuel_async.cost import LinkModel
+from fuel_async.errors import UserError
 from fuel_async.ir import CPU_DEVICE, DeviceLocation
 from fuel_async.schedule import HOST, DeviceShape, Hop, LaneShape
 from fuel_async.streams import HOST_CLOCK, Clock, HostLane, Lane
@@ -64,6 +65,8 @@ class DeviceTable:
         self.lanes: list[Lane] = []
         self.device_of: list[int] = []
         self.totals: list[Totals] = []
+        #: By device: bytes of constants there that runs under way use.
+        self.constants_nbytes: list[int] = []
         #: By memory: its location.
         self.locations: dict[int, DeviceLocation] = {HOST: CPU_DEVICE}
         self._copies: dict[tuple[int, int], Copies | None] = {}
@@ -71,16 +74,29 @@ class DeviceTable:
             self.add(device)
 
     def add(self, device: Device) -> tuple[DeviceShape, list[LaneShape]]:
-        """Give a device the next number, and its lanes theirs; return what the scheduler is to know of it."""
+        """Give a device the next number, and its lanes theirs; return what the scheduler is to know of it.
+
+        `UserError` when there is one at its location that is not lost.
+        """
         with self._lock:
+            if any(other.location == device.location and other.lost is None for other in self.devices):
+                raise UserError(f"{device.location} is among the executor's devices already")
             number = len(self.devices)
             self.devices.append(device)
             self.totals.append(Totals())
+            self.constants_nbytes.append(0)
             self.lanes.extend(device.lanes)
             self.device_of.extend([number] * len(device.lanes))
             self.locations[self.memory(number)] = device.memory_location
-            self._copies = {pair: link for pair, link in self._copies.items() if link is not None}
+            for pair, link in list(self._copies.items()):  # in one step: others may ask for links meanwhile
+                if link is None:
+                    del self._copies[pair]
             return self.shape(number)
+
+    def count_constants(self, device: int, nbytes: int) -> None:
+        """Note that runs under way use so many bytes of constants more there, or fewer."""
+        with self._lock:
+            self.constants_nbytes[device] += nbytes
 
     def memory(self, device: int) -> int:
         """The memory that a device works in."""
@@ -126,12 +142,13 @@ class DeviceTable:
     def copies(self, source: int, memory: int) -> Copies | None:
         """What is known of a direct link, None when there is none."""
         pair = (source, memory)
-        if pair not in self._copies:
+        try:
+            return self._copies[pair]
+        except KeyError:
             ends = self.locations[source], self.locations[memory]
             devices = (self.device_in(memory), self.device_in(source))
             priors = [prior for device in devices if device is not None and (prior := device.link(*ends)) is not None]
-            self._copies[pair] = Copies(LinkModel(priors[0])) if priors else None
-        return self._copies[pair]
+            return self._copies.setdefault(pair, Copies(LinkModel(priors[0])) if priors else None)
 
     def route(self, source: int, memory: int, nbytes: int) -> Sequence[Hop] | None:
         """See `schedule.Links`: the direct link, or two by way of the host's memory, whichever is faster."""
