@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from benchmarks import first_run, forkjoin, heartbeat, minilm, overhead
+from benchmarks import balance, first_run, forkjoin, heartbeat, minilm, overhead
 from benchmarks.report import Report, WrongResult
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Report]] = {
     "first-run": first_run.measure,
     "minilm": minilm.measure,
     "forkjoin": forkjoin.measure,
+    "balance": balance.measure,
 }
 
 

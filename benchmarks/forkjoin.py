@@ -7,7 +7,7 @@ products, whose results are compared with numpy's. Each graph runs twice: first 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import product
@@ -63,7 +63,7 @@ class Scale:
     #: Whether the executor itself is tried with every pinning, beside the search.
     pinnings: bool = True
     #: Graphs whose branches are of random lengths.
-    random: int = 20
+    random: int = 12
 
 
 QUICK = Scale(rows=64, width=64, layers=90, nbytes=1_024, pinnings=False, random=2)
@@ -100,12 +100,22 @@ def measure(quick: bool) -> Report:
         figures |= _equal(name, work)
     for name, work in works.items():
         figures |= _unequal(name, work, scale.pinnings and name == "products")
-    figures |= _random(scale)
+    figures = {**_worst(figures), **figures, **_random(scale)}
     facts = {"speeds": "1:1:1 and 4:2:1", "link_us": LINK.latency_ns / 1e3, "link_gb_s": LINK.bytes_per_ns}
     return Report("forkjoin", {"virtual": figures}, TARGETS, facts)
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def _worst(figures: Mapping[str, float | None]) -> Figures:
+    """Of each family that has a target its worst member."""
+
+    def members(family: str) -> list[float]:
+        return [value for name, value in figures.items() if name.startswith(f"{family}.") and value is not None]
+
+    ratios = {family: max(members(f"{family}s")) for family in ("equal_ratio", "unequal_ratio")}
+    return {**ratios, **{family: min(members(f"equal_{family}")) for family in ("regions", "devices", "copies")}}
 
 
 def _equal(name: str, work: Work) -> Figures:
@@ -117,10 +127,10 @@ def _equal(name: str, work: Work) -> Figures:
     return {
         f"makespan_ms.{name}": ran.took_ns[1] / 1e6,
         f"longest_branch_ms.{name}": branch_ns / 1e6,
-        **{f"equal_ratio.{name}_{which}": ns / branch_ns for which, ns in _by_run(ran.took_ns)},
-        f"regions.{name}": len(ran.plan.regions),
-        f"devices.{name}": sum(did.regions > 0 for did in ran.counted.devices.values()),
-        f"copies.{name}": sum(link.copies for link in ran.counted.links.values()),
+        **{f"equal_ratios.{name}_{which}": ns / branch_ns for which, ns in _by_run(ran.took_ns)},
+        f"equal_regions.{name}": len(ran.plan.regions),
+        f"equal_devices.{name}": sum(did.regions > 0 for did in ran.counted.devices.values()),
+        f"equal_copies.{name}": sum(link.copies for link in ran.counted.links.values()),
     }
 
 
@@ -137,7 +147,7 @@ def _unequal(name: str, work: Work, pinnings: bool) -> Figures:
     return {
         **figures,
         **{f"best_ms.{name}_{which}": ns / 1e6 for which, ns in _by_run(bests)},
-        **{f"unequal_ratio.{name}_{which}": ratio for which, ratio in _by_run(ratios)},
+        **{f"unequal_ratios.{name}_{which}": ratio for which, ratio in _by_run(ratios)},
     }
 
 

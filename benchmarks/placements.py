@@ -7,7 +7,6 @@ regions and copies take what the machine's description says. Exponential: for a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,8 @@ from fuel_async.dispatch import SlotClass
 from fuel_async.plan import region_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from fuel_async.backends.sim import LinkSpec, SimDeviceSpec
     from fuel_async.plan import Plan
 

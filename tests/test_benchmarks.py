@@ -14,8 +14,10 @@ import pytest
 from rich.console import Console
 
 import fuel_async as fa
-from benchmarks import timing, workloads
+from benchmarks import fleet, forkjoin, timing, workloads
 from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.balance import hindsight_ns
+from benchmarks.placements import Job, Problem, best_ns
 from benchmarks.report import Figures, Report, Target, WrongResult
 from benchmarks.ticks import Ticks
 from examples.minilm_assets import AssetsMissing, load_tokenizer, model_folder
@@ -34,6 +36,13 @@ KEYS = {
     },
     "first-run": {"us_per_node", "flatness", "phase_us", "uvloop"},
     "minilm": {"ms", "numpy_ms", "torch_ms", "ratio_numpy", "ratio_torch", "golden_error", "default_threads"},
+    "forkjoin": {
+        "equal_ratio", "unequal_ratio", "regions", "devices", "copies", "best_ms", "random_branches_ratio",
+    },
+    "balance": {
+        "of_ideal", "vs_equal_split", "slowdown_of_hindsight", "several_regions", "predicted_by_actual_later",
+        "mean_ms", "p50_ms", "p95_ms", "asyncio", "uvloop",
+    },
 }  # fmt: skip
 
 
@@ -49,6 +58,8 @@ def lookup(fields: dict[str, Any], name: str) -> Any:
         pytest.param("heartbeat", marks=pytest.mark.slow),
         pytest.param("first-run", marks=pytest.mark.slow),
         pytest.param("minilm", marks=pytest.mark.slow),
+        pytest.param("forkjoin", marks=pytest.mark.slow),
+        pytest.param("balance", marks=pytest.mark.slow),
     ],
 )
 def test_a_quick_look_ends_with_one_json_object(name: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +117,7 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["overheat"])
     assert ended.value.code == 2
-    assert "'overheat'; there are overhead, heartbeat, first-run, minilm" in capsys.readouterr().err
+    assert "'overheat'; there are overhead, heartbeat, first-run, minilm, forkjoin, balance" in capsys.readouterr().err
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------
@@ -179,6 +190,64 @@ def test_the_small_ops_are_six_kinds_in_three_sizes() -> None:
     steps = WORKS["small ops"].steps
     assert len({call for call, _ in steps}) == 6
     assert {args[-1].size for _, args in steps} == set(workloads.SIZES)
+
+
+# --- several devices --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ns", "copy_ns", "best"),
+    [
+        # Both branches where they are fast, one copy in, one across, one out.
+        pytest.param([(10, 90), (90, 10), (1, 1)], 2, 2 + 10 + 2 + 1 + 2, id="each where it is fast"),
+        # Nothing gains by a copy that takes longer than the other branch.
+        pytest.param([(10, 10), (10, 10), (1, 1)], 50, 50 + 10 + 10 + 1 + 50, id="copies are dear"),
+        pytest.param([(10, 20), (10, 20), (1, 1)], 0, 20 + 1, id="two on the fast, or one on each"),
+    ],
+)
+def test_the_best_placement_is_found(ns: list[tuple[int, int]], copy_ns: int, best: int) -> None:
+    first, second, join = ns
+    jobs = [Job(first, [0]), Job(second, [0]), Job(join, [1, 2])]
+    problem = Problem(jobs, makers=[-1, 0, 1, 2], copy_ns=[copy_ns] * 4, owed=[3])
+    assert best_ns(problem) == best
+    assert problem.longest_branch_ns() == 10
+
+
+def test_copies_on_one_link_follow_one_another_and_uploads_count() -> None:
+    both_on_one = Problem([Job([5], [0, 1], upload_ns=7)], makers=[-1, -1, 0], copy_ns=[3, 4, 1], owed=[2])
+    assert best_ns(both_on_one) == 3 + 4 + 7 + 5 + 1
+
+
+def test_hindsight_is_the_best_of_all_divisions() -> None:
+    count, work_ns, slower_at_ns = 9, 840.0, 500
+    ideal_ns = work_ns * count / sum(fleet.SPEEDS)
+
+    def end_ns(speed: float, requests: int) -> float:
+        at_ns = requests * work_ns / speed
+        return at_ns if speed < 4 or at_ns < slower_at_ns else slower_at_ns + 4 * (at_ns - slower_at_ns)
+
+    divisions = [(a, b, count - a - b) for a in range(count + 1) for b in range(count + 1 - a)]
+    best = min(max(map(end_ns, fleet.SPEEDS, division)) for division in divisions)
+    assert hindsight_ns(count, ideal_ns, slower_at_ns) == pytest.approx(best)
+
+
+def test_the_usual_ways_choose_by_turn_and_by_count() -> None:
+    turn = fleet.in_turn()
+    assert [turn([9, 0, 0]) for _ in range(4)] == [0, 1, 2, 0]
+    assert fleet.fewest([3, 1, 1]) == 1
+    assert fleet.first_done([3, 1, 0]) == 0  # 4 on the fastest are done as soon as 2 on the next and 1 on the slowest
+    assert fleet.first_done([4, 1, 0]) == 1
+
+
+def test_a_result_of_several_devices_is_compared() -> None:
+    work = forkjoin.products(forkjoin.Scale(rows=2, width=4, layers=2))
+    work.check(work.expected)
+    with pytest.raises(WrongResult, match="not what one computation gives"):
+        work.check(work.expected + 0.01)
+    requests = fleet.make_requests(3, layers=2, rows=2, width=4)
+    requests.check(1, requests.results[1])
+    with pytest.raises(WrongResult, match="request 1 of 3"):
+        requests.check(1, requests.results[2])
 
 
 # --- timing -----------------------------------------------------------------------------------------------------------

@@ -84,7 +84,8 @@ class Devices:
         if not there:
             gone = [device.gone for device in allowed if device.gone is not None]
             names = ", ".join(device.shape.name for device in allowed)
-            return gone[0] if len(gone) == 1 else DeviceLost(names or "every device", "none is left to run on")
+            why = "; ".join(dict.fromkeys(str(error) for error in gone))
+            return gone[0] if len(gone) == 1 else DeviceLost(names or "every device", f"none is left to run on: {why}")
         nbytes = state.spread.share_nbytes
         if any(self._machine.memories[device.shape.memory].budget_nbytes >= nbytes for device in there):
             return None

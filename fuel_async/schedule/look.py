@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from fuel_async.schedule.arrival import arrival
+from fuel_async.schedule.machine import HOST
 from fuel_async.schedule.offers import Offer
 
 if TYPE_CHECKING:
@@ -157,6 +158,9 @@ class Look:
         machine, spread, nbytes = self._machine, state.spread, state.spread.share_nbytes
         memory = machine.devices[device].shape.memory
         if nbytes > machine.memories[memory].budget_nbytes:
+            return None
+        comes_back = memory == HOST or not spread.outputs or self._links.route(memory, HOST, 0) is not None
+        if not comes_back and spread.pins[region] is None:
             return None
         upload_ns = spread.prices.upload_ns(region, device)
         come = arrival(state, region, memory, machine, self._links, self._now_ns, upload_ns=upload_ns, behind=behind)

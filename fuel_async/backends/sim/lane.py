@@ -253,7 +253,7 @@ class Track:
         with self.core.lock:
             if job.retired:
                 return
-            job.retired = True
+            job.retired, job.event = True, None  # which knows the job, and so what it works on
             finished_ns = max(finished_ns, job.started_ns)
             if self._running is job:
                 self._running = None

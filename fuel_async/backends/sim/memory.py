@@ -43,16 +43,16 @@ class SimArena(HostArena):
 class Deeds:
     """Whose memory an array is: a device's, when it was allocated there and lives, else the host's. Any thread."""
 
-    __slots__ = ("_freed", "_lock", "_numbers", "_owners", "_used")
+    __slots__ = ("_freed", "_lock", "_owners", "_used")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: By the id of the block: its owner, its size, and a number that tells it from later blocks of the same id.
-        self._owners: dict[int, tuple[DeviceLocation, int, int]] = {}
+        #: Owner and size by the id of the block.
+        self._owners: dict[int, tuple[DeviceLocation, int]] = {}
         self._used: dict[DeviceLocation, int] = {}
-        self._numbers = 0
-        #: Blocks that are gone, told by the collector: it may come in any thread, with any lock held.
-        self._freed: deque[tuple[int, int]] = deque()
+        #: Blocks that are gone, told by the collector: it may come in any thread, with any lock held. They are settled
+        #: before a new block is noted, which may have the id of one of them.
+        self._freed: deque[int] = deque()
 
     def used_nbytes(self, location: DeviceLocation) -> int:
         """Bytes of the device's memory that are in use."""
@@ -84,17 +84,12 @@ class Deeds:
             if used + nbytes > limit_nbytes:
                 raise OutOfMemory(str(location), nbytes, limit_nbytes, f", of which {used:,} are in use")
             self._used[location] = used + nbytes
-            self._numbers += 1
-            key, number = id(block), self._numbers
-            self._owners[key] = (location, nbytes, number)
-        weakref.finalize(block, self._freed.append, (key, number)).atexit = False
+            self._owners[id(block)] = (location, nbytes)
+        weakref.finalize(block, self._freed.append, id(block)).atexit = False
 
     def _settle(self) -> None:
         while self._freed:
-            key, number = self._freed.popleft()
-            location, nbytes, current = self._owners[key]
-            if current == number:
-                del self._owners[key]
+            location, nbytes = self._owners.pop(self._freed.popleft())
             self._used[location] -= nbytes
 
 

@@ -102,9 +102,9 @@ class SpreadRun(ActiveRun):
         return found
 
     def take_share(self, device: int) -> Share | None:
-        """Return an idle share of a device; None when there is none that fits. In the host's memory a run has one arena.
+        """Return an idle share of a device; None when there is none that fits.
 
-        Called by whoever has the scheduler, before `bind_share`.
+        In the host's memory a run has one arena. Called by whoever has the scheduler, before `bind_share`.
         """
         on_host = self.spread.table.memory(device) == HOST
         if on_host and self._host_arena is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,17 @@ def test_work_takes_its_time_by_the_true_speed_and_is_predicted_by_the_advertise
     assert np.array_equal(output, np.full((64, 64), 64, np.float32))
 
 
+def test_equal_kernels_take_their_time_each(make: Make) -> None:
+    device = make(SimDeviceSpec(speed=0.5)).devices[0]
+    graph = fa.Graph()
+    graph.output("y", graph.input("x", (1_000,)).exp().exp().exp())
+    (region,) = plan_of(graph, device).regions
+    instance = device.instantiate(region.program, [])
+    given = on(device, np.zeros(1_000, np.float32)), on(device, np.zeros(1_000, np.float32))
+    timing = device.lanes[0].submit(instance, given[:1], given[1:]).wait()
+    assert timing.work_ns == instance.predicted_ns == 3 * (50 + 10 * 1_000 * 2)
+
+
 def test_a_kernel_may_know_its_own_time_on_a_device(make: Make) -> None:
     machine = make(SimDeviceSpec(speed=2.0), SimDeviceSpec(speed=2.0))
     one, other = machine.devices
@@ -113,6 +125,22 @@ def test_a_device_that_slows_down_now_slows_what_runs(make: Make) -> None:
     assert span(first) == (0, 220)
     machine.slow(device, 1.0)
     assert span(second) == (220, 320)
+
+
+def test_an_end_that_was_planned_before_means_nothing(make: Make) -> None:
+    """a clock's thread may have it in its hands already"""
+    machine = make(SimDeviceSpec())
+    (device,) = machine.devices
+    handle = run(device, 100)
+    job = device.lanes[0]._running
+    assert job is not None
+    assert job.event is not None
+    assert job.event.call is not None
+    planned = job.event.call
+    machine.slow(device, 3.0)
+    planned()
+    assert not handle.done()
+    assert span(handle) == (0, 300)
 
 
 def test_a_standstill_is_no_end(make: Make) -> None:
@@ -226,6 +254,20 @@ def test_a_copy_within_a_device_reads_and_writes_each_byte(device: SimDevice) ->
     timing = device.lanes[0].submit_copy(source, destination).wait()
     assert np.array_equal(source, destination)
     assert timing.work_ns == 2 * 4_000 / 10
+
+
+def test_what_a_job_works_on_is_let_go_of_with_it(device: SimDevice) -> None:
+    """without the collector: the next run needs the memory"""
+    arrays = [on(device, np.zeros(100, np.uint8)) for _ in range(2)]
+    gc.disable()
+    try:
+        handle = device.lanes[0].submit_copy(*arrays)
+        arrays.clear()
+        assert device.memory.used_nbytes == 200
+        handle.wait()
+        assert device.memory.used_nbytes == 0
+    finally:
+        gc.enable()
 
 
 # --- another memory ---

@@ -247,9 +247,6 @@ def test_a_closed_machine_leaves_no_thread() -> None:
         thread.join(PATIENCE_S)
     assert ours() <= before
     assert [inflight_count(device.location) for device in (a, b)] == [0, 0]
-    assert [device.memory.used_nbytes for device in (a, b)] == [8, 8]  # the handles' arrays
-    del held, handle
-    gc.collect()
     assert [device.memory.used_nbytes for device in (a, b)] == [0, 0]
 
 

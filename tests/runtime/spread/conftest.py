@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from fuel_async.plan import branches, regions
 from tests.runtime.spread.support import Stage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 @pytest.fixture
 def virtual() -> Stage:
@@ -32,10 +26,9 @@ def real(request: pytest.FixtureRequest) -> Stage:
 
 
 @pytest.fixture
-def tiny_regions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def tiny_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are cut where 300 ns of work could run beside each other, and after 3 µs: many regions of few kernels."""
     for module in (regions, branches):
         monkeypatch.setattr(module, "HEAVY_NS", 300)
     monkeypatch.setattr(regions, "LONGEST_NS", 3_000)
     monkeypatch.setattr(regions, "_SLACK_REGIONS", 10_000)
-    yield

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha1
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import uvloop
@@ -23,10 +23,12 @@ from fuel_async.backends.sim import Links, ScaledClock, SimDevice, SimDeviceSpec
 from fuel_async.ir import CPU_DEVICE, DeviceLocation
 from fuel_async.registry import inflight_count, pending_ns
 from fuel_async.runtime.spread import SpreadEngine
-from fuel_async.schedule import SpreadScheduler
 from fuel_async.testing import Synthetic, run_virtual, synthetic_op
 from fuel_async.testing.synthetic import _salt, mix
 from tests.runtime.support import PATIENCE_S, join, our_threads
+
+if TYPE_CHECKING:
+    from fuel_async.schedule import SpreadScheduler
 
 Bytes: TypeAlias = NDArray[np.uint8]
 

@@ -1,0 +1,231 @@
+"""Runs over several devices under any sequence of events: laws after each, and the account of every run at the end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, precondition, rule
+
+from fuel_async.errors import DeviceError, DeviceLost
+from fuel_async.schedule import (
+    HOST,
+    POLICIES,
+    BindFailed,
+    Bound,
+    CancelRequested,
+    CopyFailed,
+    CopyFinished,
+    Deliver,
+    DeviceAdded,
+    DeviceGone,
+    Event,
+    Phase,
+    RegionFailed,
+    RegionFinished,
+    Release,
+    Replan,
+    RunAdmitted,
+    RunShape,
+    SpreadShape,
+    Stop,
+    TopologyChanged,
+)
+from tests.schedule.spread_support import Checked, DeviceParts, Mesh, Speeds, cpu, gpu
+from tests.schedule.world import Account, World
+
+POLICY = [*POLICIES.values(), lambda offers: offers[-1]]
+
+
+@st.composite
+def shapes(draw: st.DrawFn, devices: int) -> RunShape:
+    """Up to 7 regions that make a value each; some values are outputs, some regions pinned or fine."""
+    regions, feeds = draw(st.integers(0, 7)), draw(st.integers(0, 2))
+    needs: list[frozenset[int]] = []
+    reads: list[tuple[int, ...]] = []
+    for region in range(regions):
+        before = draw(st.sets(st.integers(0, region - 1), max_size=3)) if region else set[int]()
+        ordering = draw(st.sets(st.sampled_from(sorted(before)), max_size=1)) if before else set[int]()
+        fed = draw(st.sets(st.integers(0, feeds - 1))) if feeds else set[int]()
+        needs.append(frozenset(before))
+        reads.append((*sorted(fed), *sorted(feeds + need for need in before - ordering)))
+    times = draw(st.lists(st.integers(1, 1_000), min_size=regions, max_size=regions))
+    outputs = draw(st.sets(st.integers(feeds, feeds + regions - 1))) if regions else set[int]()
+    pins = st.one_of(st.none(), st.none(), st.none(), st.integers(0, devices - 1))
+    speeds = draw(st.dictionaries(st.integers(0, devices - 1), st.sampled_from([0.25, 1, 4])))
+    return RunShape(
+        needs=needs,
+        dependents=[[n for n, some in enumerate(needs) if region in some] for region in range(regions)],
+        predicted_ns=times,
+        fine=draw(st.lists(st.booleans(), min_size=regions, max_size=regions)),
+        spread=SpreadShape(
+            reads=reads,
+            writes=[(feeds + region,) for region in range(regions)],
+            nbytes=[draw(st.sampled_from([10, 5_000])) for _ in range(feeds + regions)],
+            producers=[*[-1] * feeds, *range(regions)],
+            readers=[sum(value in read for read in reads) for value in range(feeds + regions)],
+            outputs=frozenset(outputs),
+            pins=[draw(pins) for _ in range(regions)],
+            share_nbytes=draw(st.sampled_from([0, 10, 25])),
+            prices=Speeds(times, speeds, {0: draw(st.sampled_from([0, 300]))}),
+        ),
+    )
+
+
+@st.composite
+def parts(draw: st.DrawFn, number: int) -> DeviceParts:
+    """A device whose number is given, with few slots and little memory."""
+    how = {"budget": draw(st.sampled_from([10, 30, 60])), "slots": draw(st.integers(1, 3))}
+    lanes = draw(st.integers(1, 2))
+    return cpu(lanes=lanes, **how) if draw(st.integers(0, 3)) == 0 else gpu(number + 1, lanes=lanes, **how)
+
+
+class Machines(RuleBasedStateMachine):
+    """Lanes settle in order, links and preparations in any order, devices come and go, time goes on."""
+
+    runs = Bundle("runs")
+
+    @initialize(data=st.data(), devices=st.integers(1, 4), policy=st.sampled_from(POLICY))
+    def open(self, data: st.DataObject, devices: int, policy: object) -> None:
+        some = [data.draw(parts(number)) for number in range(devices)]
+        memories = [HOST, *(shape.memory for shape, _ in some if shape.memory != HOST)]
+        pairs = [(a, b) for a in memories for b in memories if a != b]
+        missing = data.draw(st.sets(st.sampled_from(pairs), max_size=2)) if pairs else set()
+        self.links = Mesh(missing=missing)
+        self.scheduler = Checked(*some, links=self.links, policy=policy, binds=False)  # type: ignore[arg-type]
+        self.world = World(self.scheduler)
+
+    def tell(self, event: Event) -> None:
+        self.world.hear(self.scheduler.handle(event, self.scheduler.at_ns))
+
+    # --- runs ---
+
+    @rule(target=runs, data=st.data(), priority=st.integers(-1, 1))
+    def admit(self, data: st.DataObject, priority: int) -> int:
+        run, shape = len(self.world.accounts), data.draw(shapes(len(self.scheduler.machine.devices)))
+        account = self.world.accounts[run] = Account(shape)
+        feeds = [value for value, producer in enumerate(account.spread.producers) if producer < 0]
+        own = [d.shape.memory for d in self.scheduler.machine.devices if d.gone is None and d.shape.memory != HOST]
+        resident: list[tuple[int, int]] = []
+        if feeds and own and data.draw(st.integers(0, 3)) == 0:
+            resident = [(data.draw(st.sampled_from(feeds)), data.draw(st.sampled_from(own)))]
+            account.places[resident[0][0]].add(resident[0][1])
+        self.tell(RunAdmitted(run, shape, priority, resident))
+        return run
+
+    @rule(run=runs)
+    def cancel(self, run: int) -> None:
+        before = len(self.world.accounts[run].said)
+        alive = run in self.scheduler.runs and self.scheduler.runs[run].phase is Phase.RUNNING
+        self.tell(CancelRequested(run))
+        assert (Stop(run, None) in self.world.accounts[run].said[before:]) is alive
+
+    @rule(ns=st.sampled_from([1, 50, 2_000]))
+    def wait(self, ns: int) -> None:
+        self.scheduler.at_ns += ns
+
+    # --- what was asked for ends ---
+
+    @precondition(lambda self: any(self.world.queues))
+    @rule(data=st.data(), fails=st.sampled_from([False, False, False, False, True]))
+    def settle(self, data: st.DataObject, fails: bool) -> None:
+        lane = data.draw(st.sampled_from([n for n, queue in enumerate(self.world.queues) if queue]))
+        self.settle_first(lane, fails)
+
+    def settle_first(self, lane: int, fails: bool) -> None:
+        device = self.scheduler.machine.device_of[lane]
+        run, region = self.world.settled(lane, fails or device in self.world.gone)
+        if fails or device in self.world.gone:
+            self.tell(RegionFailed(run, region, ArithmeticError("as told")))
+        else:
+            self.tell(RegionFinished(run, region))
+
+    @precondition(lambda self: self.world.copies_under_way())
+    @rule(data=st.data(), fails=st.sampled_from([False, False, False, False, True]))
+    def end_copy(self, data: st.DataObject, fails: bool) -> None:
+        self.end_this_copy(*data.draw(st.sampled_from(self.world.copies_under_way())), fails)
+
+    def end_this_copy(self, run: int, value: int, memory: int, fails: bool) -> None:
+        account = self.world.accounts[run]
+        source = account.copies[value, memory]
+        lost = {self.scheduler.machine.devices[device].shape.memory for device in self.world.gone} - {HOST}
+        gone = bool(lost & {source, memory}) or source not in account.places[value]
+        failed = (fails or gone) and (value, memory) not in account.arrived
+        self.world.copied(run, value, memory, failed or memory in lost)
+        error = DeviceLost("link", "as told")
+        self.tell(CopyFailed(run, value, memory, error) if failed else CopyFinished(run, value, memory))
+
+    @precondition(lambda self: self.world.programs_under_way())
+    @rule(data=st.data(), fails=st.sampled_from([False, False, False, False, True]))
+    def end_bind(self, data: st.DataObject, fails: bool) -> None:
+        self.end_this_bind(*data.draw(st.sampled_from(self.world.programs_under_way())), fails)
+
+    def end_this_bind(self, run: int, device: int, fails: bool) -> None:
+        self.world.accounts[run].programs[device] = not fails
+        self.tell(BindFailed(run, device, ArithmeticError("as told")) if fails else Bound(run, device))
+
+    # --- the machine changes ---
+
+    @precondition(lambda self: len(self.scheduler.machine.devices) < 5)
+    @rule(data=st.data())
+    def add(self, data: st.DataObject) -> None:
+        shape, lanes = data.draw(parts(len(self.scheduler.machine.devices)))
+        self.world.queues += [[] for _ in lanes]
+        self.tell(DeviceAdded(shape, lanes))
+
+    @rule(data=st.data(), now=st.integers(0, 3))
+    def lose(self, data: st.DataObject, now: int) -> None:
+        device = data.draw(st.sampled_from(range(len(self.scheduler.machine.devices))))
+        if now == 0:
+            self.world.lose(device)
+            self.tell(DeviceGone(device, DeviceLost(f"device {device}", "as told")))
+
+    @rule()
+    def change_topology(self) -> None:
+        waiting = [state.run for state in self.scheduler.waiting() if not state.issued]
+        self.tell(TopologyChanged())
+        assert all(self.world.accounts[run].said == [Replan(run), Release(run)] for run in waiting)
+
+    @rule(data=st.data())
+    def lose_link(self, data: st.DataObject) -> None:
+        memories = sorted(self.scheduler.machine.memories.keys() | {HOST})
+        if len(memories) > 1 and data.draw(st.integers(0, 3)) == 0:
+            self.links.missing.add((data.draw(st.sampled_from(memories)), data.draw(st.sampled_from(memories))))
+
+    def teardown(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        while self.step():
+            pass
+        assert self.scheduler.idle
+        for run, account in self.world.accounts.items():
+            kinds = [type(one) for one in account.said]
+            assert kinds.count(Release) == 1
+            assert kinds.count(Deliver) + kinds.count(Stop) + kinds.count(Replan) == 1
+            for one in account.said:
+                if isinstance(one, Stop):
+                    assert one.run == run
+                    assert one.error is None or isinstance(one.error, DeviceError | ArithmeticError)
+
+    def step(self) -> bool:
+        """Let something that was asked for end well, if it can."""
+        for run, device in self.world.programs_under_way():
+            self.end_this_bind(run, device, fails=False)
+            return True
+        for run, value, memory in self.world.copies_under_way():
+            self.end_this_copy(run, value, memory, fails=False)
+            return True
+        for lane, queue in enumerate(self.world.queues):
+            if queue:
+                self.settle_first(lane, fails=False)
+                return True
+        return False
+
+
+TestMachines = Machines.TestCase
+TestMachines.settings = settings(max_examples=40, stateful_step_count=30)
+
+
+@pytest.mark.slow
+class TestMachinesAtLength(Machines.TestCase):  # type: ignore[misc, valid-type]  # made by Hypothesis
+    settings = settings(max_examples=1_000, stateful_step_count=60)
