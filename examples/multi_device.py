@@ -1,6 +1,6 @@
 """A sentence encoder served by four devices of different speed, with a picture of who did what when.
 
-    python -m examples.multi_device [--requests 240] [--svg timeline.svg]
+    python -m examples.multi_device [--requests 240] [--svg multi_device.svg]
 
 The machine is simulated: four GPUs of speed 4, 2, 2 and 1, each with its own memory, behind links of 12 GB/s. The
 kernels are the host's and compute real embeddings, in virtual time: it passes only while somebody waits for it, so a
@@ -17,6 +17,7 @@ import sys
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -190,7 +191,7 @@ def draw(machine: SimMachine, served: Served) -> str:
     ours = {str(length): (colour, f"sentence of up to {length} tokens") for length, colour in COLOURS.items()}
     kinds = {**ours, "copy": ("#f97316", "copy")}
     title = f"MiniLM on four simulated devices of speed 4, 2, 2 and 1: {len(served.latencies_ms)} requests"
-    marks = {"every device has the weights; requests begin": served.started_ns}
+    marks = {"requests begin": served.started_ns}
     return picture(title, rows, kinds, served.spans, marks)
 
 
@@ -201,7 +202,7 @@ def label(machine: SimMachine, place: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.multi_device", description=__doc__)
     parser.add_argument("--requests", type=int, default=240)
-    parser.add_argument("--svg", type=Path, default=Path("timeline.svg"), help="where the picture goes")
+    parser.add_argument("--svg", type=Path, default=Path(gettempdir()) / "multi_device.svg", help="the picture")
     chosen = parser.parse_args(arguments)
     try:
         requests, graph = make_requests(chosen.requests), sentence_encoder(load_weights())

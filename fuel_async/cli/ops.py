@@ -1,4 +1,7 @@
-"""`fuel-async ops`: which op runs on which dtypes of which backend, as the registered kernels say."""
+"""`fuel-async ops`: which op runs on which dtypes of which backend, as the registered kernels say.
+
+With `--missing`: which kernels of the vocabulary nobody has registered.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
 from fuel_async.cli.command import Column, Command, argument, print_line, print_table
+from fuel_async.cli.vocabulary import CURRENT, OWNERS, Key, owed_keys
 from fuel_async.errors import UserError
 from fuel_async.ir import BackendId, DType, OpKind
 from fuel_async.registry import bindings_problems, global_bindings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console
 
@@ -28,9 +32,11 @@ Pattern: TypeAlias = "tuple[DType | None, ...]"
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     table = global_bindings()
-    rows = coverage(table, set(arguments.op), arguments.backend, arguments.dtype)
     for pack, problem in bindings_problems().items():
         print(f"fuel-async: kernel pack {pack} was left out: {problem}", file=sys.stderr)
+    if arguments.missing:
+        return _compare(table, arguments, console)
+    rows = coverage(table, set(arguments.op), arguments.backend, arguments.dtype)
     if not rows:
         print("fuel-async: no registered kernel fits; ask without filters to see all", file=sys.stderr)
         return 1
@@ -40,6 +46,31 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def _compare(table: KernelBindingTable, arguments: argparse.Namespace, console: Console) -> int:
+    backend: BackendId = arguments.backend or BackendId.CPU
+    owed = [key for key in owed_keys() if _wanted(key, set(arguments.op), arguments.dtype)]
+    lacking = missing(table, owed, backend)
+    rows = _rows((kind, backend, dtypes) for kind, dtypes, owner in lacking if owner == CURRENT)
+    if rows:
+        print_table(console, COLUMNS, rows)
+    of_all, of_lacking = (Counter(key.owner for key in keys) for keys in (owed, lacking))
+    print_line(console, f"{of_lacking[CURRENT]} of {of_all[CURRENT]} missing")
+    for owner in OWNERS:
+        if owner != CURRENT:
+            print_line(console, f"{owner}: {of_lacking[owner]} of {of_all[owner]} later")
+    return 1 if rows else 0
+
+
+def _wanted(key: Key, ops: set[OpKind], dtype: DType | None) -> bool:
+    return (not ops or key.kind in ops) and (dtype is None or dtype in key.dtypes)
+
+
+def missing(table: KernelBindingTable, owed: Iterable[Key], backend: BackendId) -> list[Key]:
+    """Return those of the owed kernels that `table` does not have for `backend`, in their order."""
+    live = {(kind, dtypes) for kind, dtypes, found in table.iter_keys() if found == backend}
+    return [key for key in owed if (key.kind, key.dtypes) not in live]
+
+
 def coverage(
     table: KernelBindingTable, ops: set[OpKind], backend: BackendId | None, dtype: DType | None
 ) -> list[tuple[str, str, str, str]]:
@@ -47,11 +78,17 @@ def coverage(
 
     Empty `ops` and None let everything through; `dtype` keeps kernels that have it among their operands.
     """
+    return _rows(
+        (op, found, dtypes)
+        for op, dtypes, found in table.iter_keys()
+        if (not ops or op in ops) and backend in (None, found) and (dtype is None or dtype in dtypes)
+    )
+
+
+def _rows(found_keys: Iterable[tuple[OpKind, BackendId, KernelDTypes]]) -> list[tuple[str, str, str, str]]:
     keys: dict[tuple[OpKind, BackendId], list[KernelDTypes]] = {}
-    for op, dtypes, found in table.iter_keys():
-        wanted = (not ops or op in ops) and backend in (None, found) and (dtype is None or dtype in dtypes)
-        if wanted:
-            keys.setdefault((op, found), []).append(dtypes)
+    for op, found, dtypes in found_keys:
+        keys.setdefault((op, found), []).append(dtypes)
     return [
         (op.as_str(), found.as_str(), _spell(pattern), " ".join(map(str, stands_for)))
         for (op, found), of_op in keys.items()
@@ -92,6 +129,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("op", nargs="*", type=argument(_op), help="show only these, for example matmul add")
     parser.add_argument("--backend", type=argument(BackendId), help="show only this one's kernels")
     parser.add_argument("--dtype", type=argument(DType.parse), help="show only kernels with such operands")
+    parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="show what the vocabulary names and this backend (cpu unless given) lacks; status 1 if that is anything",
+    )
 
 
 def _op(text: str) -> OpKind:

@@ -19,6 +19,7 @@ from fuel_async.dispatch import (
     KernelDTypes,
     MatmulParams,
     OpParams,
+    PowIParams,
     unknown_cost,
 )
 from fuel_async.ir import CostEstimate, DType, OpKind
@@ -114,6 +115,21 @@ def cost_shape_op_cpu(
     return CostEstimate(0, _nbytes(n_in + n_out, dtypes, 0), CALL_NS)
 
 
+def cost_masked_fill_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """No flops; read once, with a byte of mask an element, and written once."""
+    _, n = _counts(shapes)
+    return CostEstimate(0, 2 * _nbytes(n, dtypes, 0) + n, CALL_NS)
+
+
+def cost_write_slice_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """No flops; what is written is read once and written once. What it is written into stays where it is."""
+    return CostEstimate(0, 2 * _nbytes(math.prod(shapes[1]), dtypes, 0), CALL_NS)
+
+
 def cost_indexing_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
@@ -153,6 +169,61 @@ def cost_matmul_cpu(shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps
             return CostEstimate()
 
 
+def cost_fused_linear_primitive_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """A matrix product, one more flop a result element, and the bias read once."""
+    product = cost_matmul_cpu(shapes, dtypes, params, caps)
+    match params:
+        case MatmulParams(n=n):
+            _, count = _counts(shapes)
+            return CostEstimate(product.flops + count, product.bytes_moved + _nbytes(n, dtypes, 0), MATMUL_NS)
+        case _:
+            return CostEstimate()
+
+
+def cost_powi_backward_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """Two flops an element and one for each bit of the exponent; three operands."""
+    _, n = _counts(shapes)
+    bits = abs(params.exp).bit_length() if isinstance(params, PowIParams) else 0
+    return CostEstimate(n * (bits + 2), 3 * _nbytes(n, dtypes, 0), CALL_NS)
+
+
+def cost_argindex_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """One flop an input element; everything read, four bytes a result written."""
+    n_in, n_out = _counts(shapes)
+    return CostEstimate(n_in, _nbytes(n_in, dtypes, 0) + 4 * n_out, CALL_NS)
+
+
+def cost_rope_primitive_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """Four flops an element; read once, written once, with cosines and sines of one head."""
+    _, n = _counts(shapes)
+    return CostEstimate(4 * n, _nbytes(2 * n + 2 * math.prod(shapes[-1][-2:]), dtypes, 0), CALL_NS)
+
+
+def cost_reduce_max_to_backward_primitive_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """Five flops and five visits an element, two flops and three visits an element of the gradient."""
+    source, upstream = math.prod(shapes[0]), math.prod(shapes[1])
+    return CostEstimate(5 * source + 2 * upstream, _nbytes(5 * source + 3 * upstream, dtypes, 0), 80)
+
+
+def cost_fused_softmax_cross_entropy_primitive_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """Three flops a score and ten a row; scores and targets read once, the losses written."""
+    scores, rows = math.prod(shapes[0]), math.prod(shapes[0][:-1])
+    moved = _nbytes(scores, dtypes, 0) + 8 * rows + 4 * math.prod(shapes[-1])
+    return CostEstimate(3 * scores + 10 * rows, moved, CALL_NS)
+
+
 _CHEAP = """Relu Neg Sqr Sqrt Recip Abs Step Floor Ceil Round Sign"""
 _TRANSCENDENTAL = """Tanh Exp Log Sin Cos Sigmoid Silu Gelu GeluErf Erf Rsqrt"""
 _BINARY = """Add Sub Mul Div Maximum Minimum Pow Rem"""
@@ -160,7 +231,8 @@ _COMPARISON = """Equal NotEqual Less LessEqual Greater GreaterEqual"""
 
 
 def _elementwise(stems: str, cost: CostFn) -> dict[OpKind, CostFn]:
-    return {OpKind[f"{stem}Elementwise"]: cost for stem in stems.split()}
+    kinds = [f"{stem}{form}" for stem in stems.split() for form in ("Elementwise", "Inplace")]
+    return {OpKind[kind]: cost for kind in kinds if kind in OpKind.__members__}
 
 
 #: Kinds that are priced. A kind without a row is `unknown_cost`: a kernel of it must bring its own price.
@@ -172,23 +244,48 @@ LAYER1: Mapping[OpKind, CostFn] = MappingProxyType(
         **_elementwise(_COMPARISON, cost_comparison_cpu),
         OpKind.Where: cost_where_cpu,
         OpKind.Affine: cost_scalar_op_cpu,
-        OpKind.ClampElementwise: cost_scalar_op_cpu,
-        OpKind.PowIElementwise: cost_scalar_op_cpu,
+        OpKind.InplaceAffine: cost_scalar_op_cpu,
+        **_elementwise("Clamp PowI", cost_scalar_op_cpu),
+        OpKind.PowIElementwiseBackward: cost_powi_backward_cpu,
         OpKind.Cast: cost_cast_cpu,
         OpKind.SumReduce: cost_reduction_cpu,
         OpKind.MaxReduce: cost_reduction_cpu,
         OpKind.MinReduce: cost_reduction_cpu,
         OpKind.MeanReduce: cost_reduction_cpu,
+        OpKind.ReduceSumTo: cost_reduction_cpu,
+        OpKind.ReduceMaxTo: cost_reduction_cpu,
+        OpKind.ReduceMaxToBackward: cost_reduce_max_to_backward_primitive_cpu,
+        OpKind.ArgMaxDim: cost_argindex_cpu,
+        OpKind.ArgMinDim: cost_argindex_cpu,
+        OpKind.CumSum: cost_shape_op_cpu,
+        OpKind.Rope: cost_rope_primitive_cpu,
+        OpKind.FusedLinear: cost_fused_linear_primitive_cpu,
+        OpKind.FusedSoftmaxCrossEntropy: cost_fused_softmax_cross_entropy_primitive_cpu,
         OpKind.Copy: cost_shape_op_cpu,
         OpKind.Concat: cost_shape_op_cpu,
         OpKind.IndexSelect: cost_indexing_cpu,
         OpKind.Gather: cost_indexing_cpu,
+        OpKind.IndexAdd: cost_indexing_cpu,
+        OpKind.ScatterAdd: cost_indexing_cpu,
+        OpKind.MaskedFill: cost_masked_fill_cpu,
+        OpKind.Flip: cost_shape_op_cpu,
+        OpKind.Roll: cost_shape_op_cpu,
+        OpKind.Triu: cost_shape_op_cpu,
+        OpKind.Tril: cost_shape_op_cpu,
+        OpKind.Pad: cost_shape_op_cpu,
+        OpKind.PadBackward: cost_shape_op_cpu,
+        OpKind.WriteSlice: cost_write_slice_cpu,
+        OpKind.WriteSliceDoff: cost_write_slice_cpu,
+        OpKind.WriteSliceRotating: cost_write_slice_cpu,
         OpKind.MatMul: cost_matmul_cpu,
         OpKind.SoftmaxLastDim: cost_softmax_last_dim_primitive_cpu,
+        OpKind.SoftmaxLastDimBackward: cost_softmax_last_dim_primitive_cpu,
         OpKind.LogSoftmaxLastDim: cost_softmax_last_dim_primitive_cpu,
         OpKind.LogSoftmaxLastDimBackward: cost_softmax_last_dim_primitive_cpu,
         OpKind.LayerNormLastDim: cost_norm_last_dim_primitive_cpu,
+        OpKind.LayerNormLastDimBackward: cost_norm_last_dim_primitive_cpu,
         OpKind.RmsNormLastDim: cost_norm_last_dim_primitive_cpu,
+        OpKind.RmsNormLastDimBackward: cost_norm_last_dim_primitive_cpu,
     }
 )
 

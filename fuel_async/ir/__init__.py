@@ -4,6 +4,19 @@ share.
 Pure: no threads, clocks, files or devices. Other packages import from here, not from the modules inside.
 """
 
+from fuel_async.ir.borders import masked_fill as masked_fill
+from fuel_async.ir.borders import pad as pad
+from fuel_async.ir.borders import pad_backward as pad_backward
+from fuel_async.ir.borders import roll as roll
+from fuel_async.ir.borders import tril as tril
+from fuel_async.ir.borders import triu as triu
+from fuel_async.ir.creation import full as full
+from fuel_async.ir.creation import full_like as full_like
+from fuel_async.ir.creation import iota as iota
+from fuel_async.ir.creation import zeros as zeros
+from fuel_async.ir.creation import zeros_like as zeros_like
+from fuel_async.ir.decompose import COMPOSITES as COMPOSITES
+from fuel_async.ir.decompose import decompose as decompose
 from fuel_async.ir.device import CPU_DEVICE as CPU_DEVICE
 from fuel_async.ir.device import BackendId as BackendId
 from fuel_async.ir.device import DeviceLocation as DeviceLocation
@@ -22,7 +35,20 @@ from fuel_async.ir.functions import minimum as minimum
 from fuel_async.ir.functions import permute_dims as permute_dims
 from fuel_async.ir.functions import take as take
 from fuel_async.ir.functions import where as where
+from fuel_async.ir.fused import linear as linear
+from fuel_async.ir.fused import rope as rope
+from fuel_async.ir.fused import softmax_cross_entropy as softmax_cross_entropy
+from fuel_async.ir.gradients import layer_norm_backward as layer_norm_backward
+from fuel_async.ir.gradients import log_softmax_backward as log_softmax_backward
+from fuel_async.ir.gradients import max_to_backward as max_to_backward
+from fuel_async.ir.gradients import powi_backward as powi_backward
+from fuel_async.ir.gradients import rms_norm_backward as rms_norm_backward
+from fuel_async.ir.gradients import softmax_backward as softmax_backward
 from fuel_async.ir.graph import Graph as Graph
+from fuel_async.ir.indexed import gather as gather
+from fuel_async.ir.indexed import index_add as index_add
+from fuel_async.ir.indexed import scatter_add as scatter_add
+from fuel_async.ir.indexed import take_along_axis as take_along_axis
 from fuel_async.ir.layout import Layout as Layout
 from fuel_async.ir.op import Attrs as Attrs
 from fuel_async.ir.op import Form as Form
@@ -31,6 +57,9 @@ from fuel_async.ir.op import TensorType as TensorType
 from fuel_async.ir.opkind import OpKind as OpKind
 from fuel_async.ir.ops import BY_NAME as BY_NAME
 from fuel_async.ir.ops import OPS as OPS
+from fuel_async.ir.ops.normalise import REDUCTION_NAMES as REDUCTION_NAMES
+from fuel_async.ir.ordering import Ordering as Ordering
+from fuel_async.ir.ordering import derive_ordering as derive_ordering
 from fuel_async.ir.symbol import Dim as Dim
 from fuel_async.ir.symbol import Shape as Shape
 from fuel_async.ir.symbol import Symbolic as Symbolic

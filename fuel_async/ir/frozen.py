@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuel_async.errors import GraphError, ShapeMismatch
 from fuel_async.ir.op import Attrs, Check, Form, OpSpec, TensorType
+from fuel_async.ir.ops.inplace import RELEASE
 from fuel_async.ir.ops.movement import Slice
 from fuel_async.ir.symbol import Dim, Shape, Symbolic, bind
 
@@ -64,6 +65,8 @@ class FrozenGraph:
     symbols: tuple[str, ...]
     #: The device that a kernel node must run on, for the nodes that are pinned.
     pins: Mapping[int, DeviceLocation]
+    #: Whether any op may write over its operand; `ir.ordering` says what that asks for.
+    destructive: bool = False
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -119,6 +122,8 @@ class Snapshot:
     constants: Mapping[int, NDArray[Any]]
     outputs: Mapping[str, int]
     pins: Mapping[int, DeviceLocation]
+    #: Whether there may be ops that write over their operand.
+    destructive: bool = False
 
 
 def freeze(graph: Snapshot, breathe: Breathe = no_breath) -> FrozenGraph:
@@ -171,6 +176,7 @@ def freeze(graph: Snapshot, breathe: Breathe = no_breath) -> FrozenGraph:
         boolean,
         tuple(sorted(symbols)),
         pins,
+        graph.destructive and _destroys(ops, breathe),
     )
 
 
@@ -224,7 +230,27 @@ def _live(graph: Snapshot, breathe: Breathe) -> bytearray:
                 live[arg] = 1
         if not index % SLICE:
             breathe()
+    if graph.destructive:
+        _keep_releases(graph, live, breathe)
     return live
+
+
+def _destroys(ops: Sequence[OpSpec], breathe: Breathe) -> bool:
+    """Whether any of the ops may write over its operand."""
+    for part in _parts(len(ops)):
+        if any(op.destroys is not None for op in set(ops[part])):
+            return True
+        breathe()
+    return False
+
+
+def _keep_releases(graph: Snapshot, live: bytearray, breathe: Breathe) -> None:
+    """Mark the releases of what is live: nobody reads them."""
+    for part in _parts(graph.count):
+        for index, op in enumerate(graph.ops[part], part.start):
+            if op is RELEASE and live[graph.args[index][0]]:
+                live[index] = 1
+        breathe()
 
 
 def _places(live: bytearray, breathe: Breathe) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fuel_async.errors import GraphError
@@ -41,6 +42,8 @@ def where(condition: Tensor, left: Tensor | Scalar, right: Tensor | Scalar) -> T
 
 def concat(tensors: Sequence[Tensor], *, axis: int = 0) -> Tensor:
     """Join tensors along `axis`; their other dimensions must agree, and mixed dtypes are cast."""
+    if not isinstance(tensors, Iterable):
+        raise GraphError("concat", f"wanted several Tensors, got {type(tensors).__name__}")
     operands = [_tensor("concat", value) for value in tensors]
     if not operands:
         raise GraphError("concat", "wanted at least one Tensor")

@@ -44,7 +44,10 @@ _PLAIN: Mapping[str, np.dtype[Any]] = {"f": np.dtype(np.float32), "i": np.dtype(
 #: Source files whose frames are ours: the user's line is the first one outside of them.
 _OWN_FILES = frozenset(
     __file__.removesuffix("graph.py") + f"{name}.py"
-    for name in ("graph", "tensor", "views", "products", "functions", "text")
+    for name in (
+        *("graph", "tensor", "views", "products", "functions", "text", "folds", "gradients", "fused"),
+        *("borders", "creation", "decompose", "indexed", "inplace"),
+    )
 )
 
 
@@ -83,6 +86,8 @@ class Graph:
         self._inferred: dict[tuple[Any, ...], TensorType] = {}
         self._scalars: dict[tuple[Any, ...], Tensor] = {}
         self._frozen: FrozenGraph | None = None
+        #: Whether an op that may write over its operand has been added.
+        self._destructive = False
 
     def __len__(self) -> int:
         return len(self._ops)
@@ -181,7 +186,10 @@ class Graph:
             raise GraphError(op.name, f"takes {wanted} operands, got {len(operands)}", operand_types)
         types = tuple([operand.type for operand in operands])
         key = (op, attrs, shape, *types)
-        result = self._inferred.get(key)
+        try:
+            result = self._inferred.get(key)
+        except TypeError as error:
+            raise GraphError(op.name, f"wanted hashable parameters, got {attrs} and shape {shape}", types) from error
         if result is None:
             result = self._inferred[key] = self._result(op, types, attrs, shape)
         return self._append(op, tuple([operand.index for operand in operands]), result, attrs)
@@ -230,6 +238,7 @@ class Graph:
             dict(self._constants),
             dict(self._outputs),
             self._pins,
+            self._destructive,
         )
 
     def adopt_frozen(self, frozen: FrozenGraph, snapshot: Snapshot) -> FrozenGraph:
@@ -246,11 +255,15 @@ class Graph:
             raise GraphError(op.name, f"takes other parameters than {attrs}", types)
         if op.is_given is (shape is None):
             raise GraphError(op.name, "wanted the shape exactly where it cannot be inferred", types)
-        result, dtype = op.infer(types, attrs) if shape is None else (shape, types[0].dtype)
-        if any(isinstance(dim, int) and dim < 0 for dim in result):
-            raise ShapeMismatch(op.name, f"{show(result)} has a negative dimension", types)
-        if op.check is not None:
-            op.check(types, attrs, result)
+        try:
+            result, dtype = op.infer(types, attrs) if shape is None else (shape, types[0].dtype)
+            if any(isinstance(dim, int) and dim < 0 for dim in result):
+                raise ShapeMismatch(op.name, f"{show(result)} has a negative dimension", types)
+            if op.check is not None:
+                op.check(types, attrs, result)
+        except (TypeError, ValueError, LookupError) as error:  # fields that hold something else than they should
+            raise GraphError(op.name, f"cannot take {attrs} and shape {shape}: {error}", types) from error
+        self._destructive = self._destructive or op.destroys is not None
         return self.type_of(result, dtype)
 
     def type_of(self, shape: Shape, dtype: DType) -> TensorType:

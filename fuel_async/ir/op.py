@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from zlib import crc32
 
-from fuel_async.errors import DTypeMismatch, InternalError
+from fuel_async.errors import DTypeMismatch, InternalError, ShapeMismatch
 from fuel_async.ir.dtype import DType
 from fuel_async.ir.layout import Layout
 from fuel_async.ir.symbol import Shape
@@ -70,6 +70,15 @@ def require_float(op: str, operands: Sequence[TensorType]) -> None:
         raise DTypeMismatch(op, "wanted a floating dtype; cast with astype()", operands)
 
 
+def require_alike(op: str, operands: Sequence[TensorType]) -> None:
+    """Refuse operands that differ in dtype or shape: these are never cast nor broadcast."""
+    first, *others = operands
+    if any(other.dtype is not first.dtype for other in others):
+        raise DTypeMismatch(op, "operands differ in dtype; cast one with astype()", operands)
+    if any(other.shape != first.shape for other in others):
+        raise ShapeMismatch(op, "wanted operands of one shape", operands)
+
+
 def require_array_dtype(op: str, dtype: object) -> None:
     """Refuse what is no dtype, and dtypes of which no array can be made."""
     if not isinstance(dtype, DType):
@@ -100,6 +109,9 @@ class OpSpec:
     attrs: type[tuple[Any, ...]] | None = None
     #: The result is 0 or 1 in uint8 and is delivered to callers as bool.
     boolean: bool = False
+    #: The operand whose bytes the op may write over, always the first; None for most ops. Whoever else reads that
+    #: operand sees what it was before.
+    destroys: int | None = None
 
     #: Leaf, view or kernel: follows from `kind` and `view`.
     form: Form = field(init=False)

@@ -50,6 +50,13 @@ def integer(op: str, what: str, value: object) -> int:
     return plain
 
 
+def number(op: str, value: object) -> float:
+    """Return `value` as a Python float; `GraphError` when it is no Python number."""
+    if isinstance(value, bool | int | float):
+        return float(value)
+    raise GraphError(op, f"wanted a number, got {type(value).__name__}")
+
+
 def normal_dims(op: str, shape: object, operands: Sequence[object] = ()) -> Shape:
     """Return `shape` with each dimension an `int` or a `Symbolic`; a string names a symbol.
 
@@ -57,12 +64,17 @@ def normal_dims(op: str, shape: object, operands: Sequence[object] = ()) -> Shap
     """
     if isinstance(shape, str) or not isinstance(shape, Iterable):
         raise GraphError(op, f"wanted a sequence of dimensions, got {shape!r}", operands)
-    return tuple(
-        [
-            symbol(dim) if isinstance(dim, str) else dim if isinstance(dim, Symbolic) else integer(op, "dimension", dim)
-            for dim in shape
-        ]
-    )
+    return tuple([_normal_dim(op, dim, operands) for dim in shape])
+
+
+def _normal_dim(op: str, dim: object, operands: Sequence[object]) -> Dim:
+    if isinstance(dim, Symbolic):
+        return dim
+    if not isinstance(dim, str):
+        return integer(op, "dimension", dim)
+    if not dim.isidentifier():
+        raise GraphError(op, f"wanted an identifier to name a dimension, got {dim!r}", operands)
+    return symbol(dim)
 
 
 def normal_axis(op: str, axis: int, rank: int, operands: Sequence[object] = ()) -> int:

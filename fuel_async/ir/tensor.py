@@ -12,14 +12,27 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 from fuel_async.errors import DTypeMismatch, GraphError
 from fuel_async.ir import views
 from fuel_async.ir.dtype import DType, promote
+from fuel_async.ir.folds import Folds
+from fuel_async.ir.inplace import InPlace
 from fuel_async.ir.op import OpSpec, TensorType, require_array_dtype
-from fuel_async.ir.ops.elementwise import BINARIES, CAST, CLAMP, COMPARISONS, UNARIES, Cast, Clamp
+from fuel_async.ir.ops.elementwise import (
+    AFFINE,
+    BINARIES,
+    CAST,
+    CLAMP,
+    COMPARISONS,
+    POWI,
+    UNARIES,
+    Affine,
+    Cast,
+    Clamp,
+    PowI,
+)
 from fuel_async.ir.ops.indexing import INDEX_SELECT, IndexSelect
 from fuel_async.ir.ops.matmul import MATMUL
 from fuel_async.ir.ops.movement import COPY
-from fuel_async.ir.ops.reduce import LAYER_NORM, REDUCTIONS, SOFTMAX, LayerNorm, Reduce
 from fuel_async.ir.products import matmul
-from fuel_async.ir.shape import normal_axes, normal_axis
+from fuel_async.ir.shape import integer, normal_axis, number
 from fuel_async.ir.symbol import Dim, Shape, Symbolic, count
 
 if TYPE_CHECKING:
@@ -33,10 +46,10 @@ Scalar: TypeAlias = "bool | int | float"
 Axis: TypeAlias = "int | Sequence[int] | None"
 Index: TypeAlias = "int | Symbolic | slice | EllipsisType | None"
 
-_ADD, _SUB, _MUL, _DIV, _POW = (BINARIES[name] for name in ("add", "sub", "mul", "div", "pow"))
+_ADD, _SUB, _MUL, _DIV, _POW, _REM = (BINARIES[name] for name in ("add", "sub", "mul", "div", "pow", "rem"))
 
 
-class Tensor:
+class Tensor(Folds, InPlace):
     """A value of a graph: node id, shape and dtype. `Graph.input` and `Graph.constant` begin."""
 
     __slots__ = ("graph", "index", "type")
@@ -109,6 +122,12 @@ class Tensor:
 
     def __rpow__(self, other: Scalar) -> Tensor:
         return binary(_POW, other, self)
+
+    def __mod__(self, other: Tensor | Scalar) -> Tensor:
+        return binary(_REM, self, other)
+
+    def __rmod__(self, other: Scalar) -> Tensor:
+        return binary(_REM, other, self)
 
     def __matmul__(self, other: Tensor) -> Tensor:
         graph = self.graph
@@ -233,13 +252,23 @@ class Tensor:
 
     def gelu(self, approximate: Literal["none", "tanh"] = "none") -> Tensor:
         """Gaussian error linear unit: by erf ("none"), or by its tanh approximation ("tanh")."""
+        if approximate not in ("none", "tanh"):
+            raise GraphError("gelu", f'wanted approximate "none" or "tanh", got {approximate!r}', [self.type])
         return self._unary("gelu" if approximate == "tanh" else "gelu_erf")
 
     def clip(self, min: Scalar | None = None, max: Scalar | None = None) -> Tensor:  # noqa: A002 - the standard's
         """Clamp each element into [min, max]; an absent bound is open."""
-        low = float("-inf") if min is None else _number("clip", min)
-        high = float("inf") if max is None else _number("clip", max)
+        low = float("-inf") if min is None else number("clip", min)
+        high = float("inf") if max is None else number("clip", max)
         return self.graph.node(CLAMP, (self,), Clamp(low, high))
+
+    def affine(self, mul: Scalar, add: Scalar) -> Tensor:
+        """Each element times `mul`, plus `add`: two numbers, one kernel."""
+        return self.graph.node(AFFINE, (self,), Affine(number("affine", mul), number("affine", add)))
+
+    def powi(self, exp: int) -> Tensor:
+        """Each element to an integer power of at most 32 bits; 1 when `exp` is 0."""
+        return self.graph.node(POWI, (self,), PowI(integer("powi", "exp", exp)))
 
     def astype(self, dtype: DType) -> Tensor:
         """Cast to `dtype`; the tensor itself when it has that dtype already."""
@@ -247,45 +276,6 @@ class Tensor:
             return self
         require_array_dtype("cast", dtype)
         return self.graph.node(CAST, (self,), Cast(dtype.code))
-
-    # --- reductions and normalisation -----------------------------------------------------------------------
-
-    def _reduce(self, name: str, axis: Axis, keepdims: bool) -> Tensor:
-        axes = normal_axes(name, axis, self.ndim, [self.type])
-        return self.graph.node(REDUCTIONS[name], (self,), Reduce(axes, bool(keepdims)))
-
-    def sum(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-        """Sum over `axis` (all axes when None)."""
-        return self._reduce("sum", axis, keepdims)
-
-    def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-        """Mean over `axis` (all axes when None)."""
-        return self._reduce("mean", axis, keepdims)
-
-    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-        """Maximum over `axis` (all axes when None); NaN wins."""
-        return self._reduce("max", axis, keepdims)
-
-    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-        """Minimum over `axis` (all axes when None); NaN wins."""
-        return self._reduce("min", axis, keepdims)
-
-    def softmax(self, axis: int = -1) -> Tensor:
-        """exp(x - max) over its sum, along `axis`."""
-        place = normal_axis("softmax", axis, self.ndim, [self.type])
-        if place == self.ndim - 1:
-            return self.graph.node(SOFTMAX, (self,))
-        swapped = list(range(self.ndim))
-        swapped[place], swapped[-1] = swapped[-1], swapped[place]
-        return self.permute_dims(swapped).softmax().permute_dims(swapped)
-
-    def layer_norm(self, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-5) -> Tensor:
-        """(x - mean) / sqrt(variance + eps) along the last axis, then times `weight`, plus `bias` where
-        given.
-        """
-        normal = self.graph.node(LAYER_NORM, (self,), LayerNorm(_number("layer_norm", eps)))
-        scaled = normal if weight is None else normal * weight
-        return scaled if bias is None else scaled + bias
 
     # --- movement -------------------------------------------------------------------------------------------
 
@@ -359,6 +349,16 @@ def binary(op: OpSpec, left: object, right: object) -> Tensor:
     return graph.node(op, promoted(op.name, left, right))
 
 
+def owned(op: str, *operands: Tensor) -> tuple[Tensor, ...]:
+    """Return the operands; `GraphError` unless all are tensors of one graph."""
+    for operand in operands:
+        if operand.__class__ is not Tensor:
+            got = type(operand).__name__
+            raise GraphError(op, f"wanted a Tensor, got {got}; wrap arrays with Graph.constant()")
+        operands[0].graph.own(op, operand)
+    return operands
+
+
 def promoted(op: str, *operands: Tensor) -> tuple[Tensor, ...]:
     """Return the operands cast to their common dtype after the Array API table."""
     graph, dtype = operands[0].graph, operands[0].dtype
@@ -375,13 +375,10 @@ def promoted(op: str, *operands: Tensor) -> tuple[Tensor, ...]:
 def weak(op: str, value: object, beside: Tensor) -> Tensor:
     """Return the Python number `value` as a constant of the dtype of the tensor `beside` it."""
     if isinstance(value, bool | int | float):
-        return beside.graph.scalar(value, beside.dtype)
+        try:
+            return beside.graph.scalar(value, beside.dtype)
+        except DTypeMismatch as error:
+            raise DTypeMismatch(op, error.reason, [beside.type]) from None
     got = type(value).__name__
     reason = f"wanted a Tensor or a number, got {got}; wrap arrays with Graph.constant()"
     raise GraphError(op, reason, [beside.type])
-
-
-def _number(op: str, value: object) -> float:
-    if isinstance(value, bool | int | float):
-        return float(value)
-    raise GraphError(op, f"wanted a number, got {type(value).__name__}")

@@ -27,11 +27,15 @@ from fuel_async.ir.dtype import DType
 from fuel_async.ir.graph import Graph
 from fuel_async.ir.op import Form
 from fuel_async.ir.ops import BY_NAME
-from fuel_async.ir.ops.elementwise import Cast, Clamp
-from fuel_async.ir.ops.indexing import IndexSelect
+from fuel_async.ir.ops.borders import PAD_MODES, Pad, PadBackward, Roll
+from fuel_async.ir.ops.elementwise import Affine, Cast, Clamp, PowI
+from fuel_async.ir.ops.indexing import Along, IndexSelect
+from fuel_async.ir.ops.inplace import WriteSlice, WriteSliceDoff, WriteSliceRotating
 from fuel_async.ir.ops.leaf import CONSTANT, INPUT
+from fuel_async.ir.ops.masks import MaskedFill, Triangular
 from fuel_async.ir.ops.movement import Axes, Concat, Permute, Slice
-from fuel_async.ir.ops.reduce import LayerNorm, Reduce
+from fuel_async.ir.ops.normalise import REDUCTION_NAMES, CrossEntropy, LayerNorm, RmsNorm
+from fuel_async.ir.ops.reduce import ArgExtreme, Cumulate, Reduce
 from fuel_async.ir.symbol import parse_dim
 
 if TYPE_CHECKING:
@@ -68,19 +72,38 @@ _INT = _Codec(str, int)
 _FLOAT = _Codec(repr, float)
 _BOOL = _Codec(lambda value: str(value).lower(), {"true": True, "false": False}.__getitem__)
 _DTYPE = _Codec(lambda code: DType.ALL[code].as_str(), lambda text: DType.parse(text).code)
+_REDUCTION = _Codec(REDUCTION_NAMES.__getitem__, REDUCTION_NAMES.index)
+_PAD_MODE = _Codec(PAD_MODES.__getitem__, PAD_MODES.index)
+#: An integer or a float, as it is.
+_NUMBER = _Codec(repr, lambda text: float(text) if set(text) - set("-0123456789") else int(text))
 _SHAPE, _INTS = _listed(_DIM), _listed(_INT)
 
 #: The codec of each field of each class of parameters.
 CODECS: Mapping[type[tuple[Any, ...]], Mapping[str, _Codec]] = {
+    Affine: {"mul": _FLOAT, "add": _FLOAT},
+    Along: {"axis": _INT},
+    ArgExtreme: {"axis": _INT, "keepdims": _BOOL},
     Axes: {"axes": _INTS},
     Cast: {"code": _DTYPE},
     Clamp: {"low": _FLOAT, "high": _FLOAT},
     Concat: {"axis": _INT},
+    CrossEntropy: {"reduction": _REDUCTION, "ignore_index": _INT},
+    Cumulate: {"axis": _INT},
     IndexSelect: {"axis": _INT},
     LayerNorm: {"eps": _FLOAT},
+    MaskedFill: {"value": _NUMBER},
+    Pad: {"befores": _INTS, "afters": _INTS, "mode": _PAD_MODE, "value": _NUMBER},
+    PadBackward: {"befores": _INTS, "afters": _INTS, "mode": _PAD_MODE},
     Permute: {"axes": _INTS},
+    PowI: {"exp": _INT},
     Reduce: {"axes": _INTS, "keepdims": _BOOL},
+    RmsNorm: {"eps": _FLOAT},
+    Roll: {"axis": _INT, "shift": _INT},
     Slice: {"starts": _SHAPE, "steps": _INTS},
+    Triangular: {"diagonal": _INT},
+    WriteSlice: {"starts": _INTS},
+    WriteSliceDoff: {"axis": _INT, "starts": _INTS},
+    WriteSliceRotating: {"axis": _INT, "modulus": _INT, "starts": _INTS},
 }
 
 _STRING = r'("(?:[^"\\]|\\.)*")'

@@ -7,6 +7,7 @@ dimension has step 1, and its bounds, numbers or symbols, must lie inside the di
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import EllipsisType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 def permute_dims(value: Tensor, axes: Sequence[int]) -> Tensor:
     """Reorder axes."""
+    if not isinstance(axes, Iterable):
+        raise GraphError("permute", f"wanted an axis for each dimension, got {axes!r}", [value.type])
     normal = tuple([normal_axis("permute", axis, value.ndim, [value.type]) for axis in axes])
     if sorted(normal) != list(range(value.ndim)):
         raise ShapeMismatch("permute", f"axes {tuple(axes)} are no permutation", [value.type])

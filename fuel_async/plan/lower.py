@@ -1,5 +1,6 @@
 """Lowering: from a frozen graph with concrete shapes to rows of kernels over slots.
 
+Nodes are taken in the order of `ir.ordering`, which is that of their numbers unless an op may write over its operand.
 Views disappear into slot layouts; a node whose kernel is not there, a reshape that allows no view, and an output that
 no kernel can write where the caller will receive it become explicit copies. What is the same for equal (op, parameters,
 operand types) is resolved once: kernel, parameters, price, scratch. Nothing is placed yet: see `plan.regions` and
@@ -10,13 +11,18 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fuel_async.dispatch import KernelCall, SlotClass
 from fuel_async.errors import FuelError
-from fuel_async.ir import BY_NAME, Breathe, Form, FrozenGraph, Layout, OpSpec, TensorType, no_breath
+from fuel_async.ir import BY_NAME, Breathe, Form, FrozenGraph, Layout, OpSpec, TensorType, derive_ordering, no_breath
+from fuel_async.plan.overwrites import order_overwrites
 from fuel_async.plan.resolve import Target, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: A feed read by more rows than this is copied once, if it is no larger: patching an argument costs about 80 ns a run.
 COPIED_FEED_READERS = 16
@@ -57,7 +63,7 @@ class Rows:
         self.calls: list[KernelCall] = []
         #: Input slots, then the output slot.
         self.slots: list[tuple[int, ...]] = []
-        #: Rows whose results this row reads, without repeats.
+        #: Rows whose results this row reads, and rows that must have read what it writes over; without repeats.
         self.preds: list[tuple[int, ...]] = []
         # --- by slot ---
         self.classes = bytearray([SlotClass.TEMPORARY]) * count
@@ -85,6 +91,14 @@ class Rows:
         self.classes[slot], self.places[slot] = self.classes[base], self.places[base]
         self.layouts[slot], self.bases[slot] = layout, base
 
+    def shows_all(self, slot: int) -> bool:
+        """Whether the slot shows all bytes of its base, row-major: itself, or in another shape."""
+        layout, base = self.layouts[slot], self.bases[slot]
+        if slot == base:
+            return True
+        plain = layout is None or (layout.is_contiguous and not layout.offset)
+        return plain and self.types[slot].nbytes == self.types[base].nbytes
+
     def row(self, node: int, call: KernelCall, inputs: tuple[int, ...], output: int) -> None:
         """Add a kernel call that writes the slot `output`."""
         writers, bases = self.writers, self.bases
@@ -109,7 +123,10 @@ class Rows:
 
 def lower(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) -> Rows:
     """Return the kernel calls of `graph`. O(nodes). `NoBackendForOp` names the line that built an unserved node."""
-    return _Lowering(graph, target).run(breathe)
+    rows = _Lowering(graph, target).run(breathe)
+    if graph.destructive:
+        order_overwrites(rows, breathe)
+    return rows
 
 
 class _Lowering:
@@ -130,7 +147,11 @@ class _Lowering:
         readers = self._readers(breathe)
         direct = self._direct_outputs(readers)
         self._leaves(readers)
-        for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
+        nodes: Iterable[tuple[int, tuple[OpSpec, tuple[int, ...]]]] = enumerate(zip(graph.ops, graph.args, strict=True))
+        if graph.destructive:
+            order = derive_ordering(graph, breathe).order
+            nodes = ((node, (graph.ops[node], graph.args[node])) for node in order)
+        for node, (op, args) in nodes:
             form = op.form
             if form is kernel:
                 kind, given = types[node], attrs[node]

@@ -2,7 +2,8 @@
 
 It is the seeds' executor, and the oracle of the lane-program path: both must give the same bits. Identity of
 storages is part of its surface: views, a reshape or contiguize of row-major values, and repeated targets are
-the same `Storage` object; copies and kernels make a new one.
+the same `Storage` object; copies and kernels make a new one. An op that may write over its operand does so, and
+its result is the operand's storage, where the walk itself made that and nobody is still to read it as it was.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from fuel_async.ir import (
     Snapshot,
     Tensor,
     TensorType,
+    derive_ordering,
     freeze,
 )
 from fuel_async.registry import global_bindings
@@ -135,10 +137,13 @@ class Walking:
         self._layouts: dict[int, Layout] = {}
         #: The handle of the kernel whose output a node is or looks into.
         self._producers: dict[int, CompletionHandle] = {}
+        #: By storage that the walk has made: how many nodes there are that show it. Kept where it matters.
+        self._shown: dict[Storage, int] = {}
+        self._order = derive_ordering(self.graph, breathe).order
         #: The last node that reads each node; its own id where none does.
         self._last_reader = list(range(len(self.graph)))
-        for node, args in enumerate(self.graph.args):
-            for arg in args:
+        for node in self._order:
+            for arg in self.graph.args[node]:
                 self._last_reader[arg] = node
             if not node & 1_023:
                 breathe()
@@ -158,7 +163,7 @@ class Walking:
         pending: deque[CompletionHandle] = deque()
         await checkpoint()
         try:
-            for node in range(len(graph)):
+            for node in self._order:
                 if graph.ops[node].form is Form.LEAF:
                     continue
                 if not share.take(_STEP_NS):
@@ -201,6 +206,8 @@ class Walking:
 
     def _place(self, node: int, storage: Storage, layout: Layout) -> None:
         self._storages[node], self._layouts[node] = storage, layout
+        if storage in self._shown:
+            self._shown[storage] += 1
 
     def _step(self, node: int, lane: HostLane, stop: StopFlag) -> CompletionHandle | None:
         """Realise one node that is no leaf; the handle of the kernel it took, or None."""
@@ -209,6 +216,9 @@ class Walking:
         if op.view is None:
             return self._run(op, node, args, kind, lane, stop)
         (source,) = args
+        if op.destroys is not None:  # a release: a marker, and the operand is forgotten as ever
+            self._place(node, alloc_cpu(kind.dtype, 0), Layout.contiguous((0,)))
+            return None
         layout = op.view(self._layouts[source], graph.attrs[node], _sizes(kind))
         if layout is None:
             handle = self._run(_COPY, node, args, graph.types[source], lane, stop)
@@ -222,20 +232,26 @@ class Walking:
     def _run(
         self, op: OpSpec, node: int, args: Sequence[int], kind: TensorType, lane: HostLane, stop: StopFlag
     ) -> CompletionHandle:
-        """Submit the kernel of `op`, which gives a value of type `kind`, with a new storage for it."""
+        """Submit the kernel of `op`, which gives a value of type `kind`, in a new storage or over its operand."""
         assert op.kind is not None  # the form says so
-        types = [self.graph.types[arg] for arg in args]
-        params = OpParams.NONE if op is _COPY else derive_params(op, self.graph.attrs[node], types, kind)
+        graph = self.graph
+        types = [graph.types[arg] for arg in args]
+        params = OpParams.NONE if op is _COPY else derive_params(op, graph.attrs[node], types, kind)
         dtypes = kernel_dtypes(op, types, kind)
         try:
             compiled = compile_node(op.kind, dtypes, lane.location.backend, params, self._bindings)
         except NoBackendForOp as error:
-            error.add_note(f"asked for by {self.graph.describe(node)}")
+            error.add_note(f"asked for by {graph.describe(node)}")
             raise
         inputs = [self._storages[arg] for arg in args]
         layout = Layout.contiguous(_sizes(kind))
         layouts = [*[self._layouts[arg] for arg in args], layout]
-        output = alloc_cpu(kind.dtype, layout.count)
+        if op.destroys is not None and compiled.caps.in_place and self._may_destroy(node, args, op.destroys, layout):
+            output = inputs[op.destroys]
+        else:
+            output = alloc_cpu(kind.dtype, layout.count)
+            if graph.destructive:
+                self._shown[output] = 0
         waits = [self._producers[arg] for arg in args if arg in self._producers]
         if not compiled.caps.strided_input:
             for position, arg in enumerate(args):
@@ -247,6 +263,20 @@ class Walking:
         self._place(node, output, layout)
         self._producers[node] = handle
         return handle
+
+    def _may_destroy(self, node: int, args: Sequence[int], position: int, layout: Layout) -> bool:
+        """Whether `node` may write over its operand: the walk's own bytes, all of them, for nobody else to read.
+
+        The kernel copies otherwise. The lane runs what has read the bytes so far before this.
+        """
+        source = args[position]
+        storage = self._storages[source]
+        return (
+            self._shown.get(storage) == 1
+            and self._last_reader[source] == node
+            and self._layouts[source] == layout
+            and storage.nbytes == layout.count * storage.dtype.nbytes
+        )
 
     def _dense_copy(self, node: int, arg: int, lane: HostLane, stop: StopFlag) -> tuple[Storage, CompletionHandle]:
         """Submit a row-major copy of a strided operand, for one call of a kernel that reads no strides."""
@@ -264,7 +294,12 @@ class Walking:
         """Let go of what nobody reads after `node`; the lane holds it as long as it needs."""
         for arg in set(self.graph.args[node]):
             if self._last_reader[arg] == node:
-                del self._storages[arg], self._layouts[arg]
+                storage = self._storages.pop(arg)
+                del self._layouts[arg]
+                if storage in self._shown:
+                    self._shown[storage] -= 1
+                    if not self._shown[storage]:
+                        del self._shown[storage]
                 self._producers.pop(arg, None)
 
     async def _finish(self, pending: deque[CompletionHandle]) -> None:

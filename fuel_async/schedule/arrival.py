@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from fuel_async.schedule.machine import HOST
+from fuel_async.schedule.machine import HOST, Hop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from fuel_async.schedule.machine import Hop, Links, Machine
+    from fuel_async.schedule.machine import Links, Machine
     from fuel_async.schedule.spread_state import SpreadState
 
 
@@ -20,12 +21,8 @@ class Arrival(NamedTuple):
     copies: Sequence[tuple[int, Hop]]
 
 
-class _Way(NamedTuple):
-    """How one value would come, with the times at which its hops end."""
-
-    there_ns: int
-    hops: Sequence[Hop]
-    ends_ns: Sequence[int]
+#: When a value would be there, its hops, and when each of them would end.
+_Way: TypeAlias = tuple[int, Sequence[Hop], Sequence[int]]
 
 
 def arrival(
@@ -55,8 +52,8 @@ def arrival(
             way = _fastest(sources, memory, state.spread.nbytes[value], machine, links, now_ns, busy_ns)
             if way is None:
                 return None
-            there_ns = way.there_ns
-            for hop, end_ns in zip(way.hops, way.ends_ns, strict=True):
+            there_ns, hops, ends_ns = way
+            for hop, end_ns in zip(hops, ends_ns, strict=True):
                 busy_ns[hop.source, hop.memory] = end_ns
                 copies.append((value, hop))
         ready_ns = max(ready_ns, there_ns)
@@ -79,17 +76,18 @@ def _fastest(
     best: _Way | None = None
     for source, since_ns in sources:
         if source == memory:  # made there, by what the region would stand behind
-            return _Way(since_ns, (), ())
+            return since_ns, (), ()
         hops = links.route(source, memory, nbytes)
         if hops is None:
             continue
         at_ns, ends_ns = max(since_ns, now_ns), list[int]()
         for hop in hops:
             link = hop.source, hop.memory
-            at_ns = max(at_ns, busy_ns.get(link, machine.link_free_ns(*link))) + hop.copy_ns
+            free_ns = busy_ns[link] if link in busy_ns else machine.link_free_ns(*link)
+            at_ns = max(at_ns, free_ns) + hop.copy_ns
             ends_ns.append(at_ns)
-        if best is None or at_ns < best.there_ns:
-            best = _Way(at_ns, hops, ends_ns)
+        if best is None or at_ns < best[0]:
+            best = at_ns, hops, ends_ns
     return best
 
 

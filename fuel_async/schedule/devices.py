@@ -27,6 +27,7 @@ class Devices:
     def added(self, event: DeviceAdded) -> Sequence[Instruction]:
         """One more device takes regions from now on."""
         self._machine.add(event.device, event.lanes)
+        self._scheduler.look_again = True
         return ()
 
     def gone(self, event: DeviceGone) -> Sequence[Instruction]:
@@ -36,6 +37,7 @@ class Devices:
         if device.gone is not None:
             return ()
         machine.lose(event.device, event.error)
+        scheduler.look_again = True
         memory = device.shape.memory
         told: list[Instruction] = []
         for state in list(scheduler.runs.values()):
@@ -65,7 +67,7 @@ class Devices:
         devices, pin = self._machine.devices, state.spread.pins[region]
         allowed = devices if pin is None else [devices[pin]]
         names = ", ".join(device.shape.name for device in allowed if device.gone is None)
-        return self._no_place(state, allowed) or TransferFailed("its inputs", names, "there is no way")
+        return TransferFailed("its inputs", names, "there is no way")
 
     def no_room(self, state: SpreadState) -> BaseException:
         """Why nobody can go on: the runs under way wait for memory that others of them hold."""

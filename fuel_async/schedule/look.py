@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from fuel_async.schedule.shape import RunShape
     from fuel_async.schedule.spread_state import SpreadState
 
-#: Regions that are looked at for free slots, and of one run: those beyond stand too far back for one.
-LOOKED_AT = 64
+#: Regions that are looked at for free slots, of one run, and how far back in line: those beyond stand too far back
+#: for one. A device so slow that it would only be worth waiting for by more gets none of them, and little is lost.
+LOOKED_AT = 16
 LOOKED_AT_OF_RUN = 8
+LINE_LOOKED_AT = 128
 
 
 class _Way(NamedTuple):
@@ -46,15 +48,47 @@ class _Alike:
         self.stands: Sequence[Offer] = ()
 
 
+class _Routes:
+    """The ways between memories as they are for one look."""
+
+    __slots__ = ("_known", "_links")
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._known: dict[tuple[int, int, int], Sequence[Hop] | None] = {}
+
+    def route(self, source: int, memory: int, nbytes: int) -> Sequence[Hop] | None:
+        """See `Links`."""
+        key = source, memory, nbytes
+        if key not in self._known:
+            self._known[key] = self._links.route(source, memory, nbytes)
+        return self._known[key]
+
+
 class Look:
     """What one look has seen so far. Lives while one event is handled."""
 
-    __slots__ = ("_alike", "_claimed", "_links", "_machine", "_now_ns", "_stands", "_ways", "busy_ns", "left", "of_run")
+    __slots__ = (
+        "_alike",
+        "_claimed",
+        "_links",
+        "_machine",
+        "_now_ns",
+        "_stands",
+        "_ways",
+        "busy_ns",
+        "left",
+        "of_line",
+        "of_run",
+    )
 
     def __init__(self, machine: Machine, links: Links, now_ns: int, *, everything: bool) -> None:
         """`everything` looks at all that wait: when nothing is in flight, nothing may be overlooked."""
-        self._machine, self._links, self._now_ns = machine, links, now_ns
-        self.left, self.of_run = (sys.maxsize, sys.maxsize) if everything else (LOOKED_AT, LOOKED_AT_OF_RUN)
+        self._machine, self._links, self._now_ns = machine, _Routes(links), now_ns
+        #: How many more regions to look at; of the regions of a run, and of the runs in line, only so many.
+        self.left = self.of_run = self.of_line = sys.maxsize
+        if not everything:
+            self._limit()
         #: By lane: when it would be through with what it holds, and with what stands in line for it.
         self.busy_ns = machine.free_ns(now_ns)
         #: Memories that a run further ahead waits for: nobody else begins to use them.
@@ -77,7 +111,6 @@ class Look:
             return False
         alike.count += 1
         alike.pass_over -= 1
-        self.left -= 1
         for offer in alike.stands:
             self.busy_ns[offer.lane] += offer.predicted_ns
         return True
@@ -105,7 +138,7 @@ class Look:
         if not found:
             for way in ways:
                 self._claimed |= way.shares
-        return found if ways or behind is not None else None
+        return found if ways else None
 
     def stand(self, offer: Offer) -> None:
         """Note that a region stands in line as offered, or has gone there."""
@@ -115,8 +148,10 @@ class Look:
     def changed(self) -> None:
         """Note that something was issued or given up: lanes, links and memories are not what they were."""
         self._ways.clear()
-        self._alike.clear()
-        self.left, self.of_run = min(self.left, LOOKED_AT), LOOKED_AT_OF_RUN
+        self._limit()
+
+    def _limit(self) -> None:
+        self.left, self.of_run, self.of_line = min(self.left, LOOKED_AT), LOOKED_AT_OF_RUN, LINE_LOOKED_AT
 
     def _offer(self, state: SpreadState, region: int, way: _Way, behind: int | None) -> Offer:
         machine, busy_ns = self._machine, self.busy_ns
@@ -167,16 +202,12 @@ class Look:
         if come is None:
             return None
         shares = state.shares_for(memory)
-        loads = [machine.memories[one] for one in shares]
-        return _Way(
-            device,
-            come.ready_ns,
-            spread.prices.region_ns(region, device),
-            come.copies,
-            shares,
-            fits=all(load.fits(nbytes) for load in loads),
-            tight=any(load.tight(nbytes) for load in loads),
-        )
+        fits, tight = True, False
+        for one in shares:
+            load = machine.memories[one]
+            fits, tight = fits and load.fits(nbytes), tight or load.tight(nbytes)
+        predicted_ns = spread.prices.region_ns(region, device)
+        return _Way(device, come.ready_ns, predicted_ns, come.copies, shares, fits, tight)
 
 
 def _untouched(state: SpreadState) -> bool:

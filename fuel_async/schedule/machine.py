@@ -111,7 +111,6 @@ class LaneQueue(LaneLoad):
             self.since_ns = now_ns
         self.jobs[job] = ready_ns, predicted_ns
         self.take(predicted_ns)
-        self.free = self.free and not self.gone
 
     def drop(self, job: tuple[int, int], now_ns: int) -> None:
         """Note that a submission has settled, or will never start."""

@@ -29,11 +29,22 @@ class RunShape:
     #: Number of needs of each region, and the regions without any: where every run starts.
     missing: Sequence[int] = field(init=False)
     roots: Sequence[int] = field(init=False)
+    #: Of runs that may be spread: the predicted time from each region's start to the run's end, along the longest way.
+    ranks: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
         missing = [len(needs) for needs in self.needs]
         object.__setattr__(self, "missing", missing)
-        object.__setattr__(self, "roots", [region for region, count in enumerate(missing) if not count])
+        roots = [region for region, count in enumerate(missing) if not count]
+        ranks: list[int] = []
+        if self.spread is not None:
+            ranks = [0] * len(missing)
+            for region in reversed(range(len(missing))):
+                later = max([ranks[dependent] for dependent in self.dependents[region]], default=0)
+                ranks[region] = self.predicted_ns[region] + later
+            roots.sort(key=ranks.__getitem__, reverse=True)
+        object.__setattr__(self, "ranks", ranks)
+        object.__setattr__(self, "roots", roots)
 
     def __len__(self) -> int:
         return len(self.needs)

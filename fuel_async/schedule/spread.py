@@ -70,6 +70,8 @@ class SpreadScheduler(Runs[SpreadState]):
         self.now_ns = 0
         #: Runs with candidates, in the order of their turns: (-priority, turn, run).
         self._line: list[tuple[int, int, int]] = []
+        #: Whether something happened by which a region that waits might go somewhere now.
+        self.look_again = False
         #: The last decisions, oldest first.
         self.decisions: deque[Decision] = deque(maxlen=STORY_LENGTH)
         self._changes = Devices(self)
@@ -136,6 +138,7 @@ class SpreadScheduler(Runs[SpreadState]):
     def _go_on(self, state: SpreadState) -> Sequence[Instruction]:
         if not state.left and not state.owed:
             return self._deliver(state)
+        self.look_again = True
         self._enqueue(state)
         return ()
 
@@ -173,6 +176,7 @@ class SpreadScheduler(Runs[SpreadState]):
     def _give_shares_back(self, state: SpreadState) -> None:
         for memory in state.memories:
             self.machine.memories[memory].held_nbytes -= state.spread.share_nbytes
+            self.look_again = True
         state.memories.clear()
 
     def _abandon(self, state: SpreadState) -> None:
@@ -199,6 +203,7 @@ class SpreadScheduler(Runs[SpreadState]):
         lane = state.settle(region)
         del state.promised_ns[region]
         self.machine.lanes[lane].drop((state.run, region), self.now_ns)
+        self.look_again = True
         return lane
 
     # --- copies -----------------------------------------------------------------------------------
@@ -229,7 +234,6 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def _copy_failed(self, event: CopyFailed) -> Sequence[Instruction]:
         state = self._arrived(event)
-        state.places[event.value].pop(event.memory, None)
         return self._drained(state) if state.phase is Phase.DRAINING else self._stop(state, event.error)
 
     def _arrived(self, event: CopyFinished | CopyFailed) -> SpreadState:
@@ -294,10 +298,13 @@ class SpreadScheduler(Runs[SpreadState]):
         told: list[Instruction] = []
         while self._line:
             idle = self._idle()
-            if not idle and not self.machine.roomy:
+            if not idle and not (self.look_again and self.machine.roomy):
                 break
+            self.look_again = False
             told += self._look_along(Look(self.machine, self.links, self.now_ns, everything=idle))
-            if not (idle and self._line and self._idle()):
+            if self.look_again:  # a run was stopped: those before it may have what it held
+                continue
+            if not (self._line and self._idle()):
                 break
             first = self.waiting()[0]  # nothing in flight can ever make room for anybody
             told += self._stop(first, self._changes.no_room(first))
@@ -309,7 +316,7 @@ class SpreadScheduler(Runs[SpreadState]):
     def _look_along(self, look: Look) -> list[Instruction]:
         told: list[Instruction] = []
         line, machine, place = self._line, self.machine, 0
-        while place < len(line) and look.left > 0 and machine.roomy:
+        while place < min(len(line), look.of_line) and look.left > 0 and machine.roomy:
             state = self.runs[line[place][2]]
             if look.passes_over(state):
                 place += 1
@@ -360,7 +367,7 @@ class SpreadScheduler(Runs[SpreadState]):
             state.memories.add(memory)
             machine.memories[memory].held_nbytes += state.spread.share_nbytes
         state.issue(region, offer.lane)
-        state.issued, state.promised_ns[region] = True, offer.predicted_ns
+        state.promised_ns[region] = offer.predicted_ns
         machine.take((state.run, region), offer, self.now_ns)
         self._leave(state)
         self._turn += 2

@@ -66,6 +66,14 @@ class SpreadState(RunState):
         #: Its place in the line of runs with candidates; None while it has none.
         self.entry: tuple[int, int, int] | None = None
 
+    def issue(self, region: int, lane: int) -> None:
+        """Note that the region goes to the lane. Candidates stand in the order of their ranks, the highest first."""
+        self.issued = True
+        others = len(self.candidates) - 1
+        super().issue(region, lane)
+        if len(self.candidates) > max(others, 1):
+            self.candidates.sort(key=self.shape.ranks.__getitem__, reverse=True)
+
     def held_ns(self, region: int) -> int:
         """The time that a lane holds for the region while it is in flight."""
         return self.promised_ns[region]

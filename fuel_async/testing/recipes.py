@@ -13,6 +13,9 @@ import numpy as np
 
 from fuel_async.ir import BY_NAME, DType, Symbolic, concat, maximum, minimum, where
 from fuel_async.testing.builder import ARITHMETIC, CASTABLE, MOVABLE, broadcasts
+from fuel_async.testing.destroying import DESTROYING
+from fuel_async.testing.folding import FOLDING
+from fuel_async.testing.placing import PLACING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -134,7 +137,7 @@ def _layer_norm(b: Builder) -> Tensor:
 
 
 def _matmul(b: Builder) -> Tensor:
-    left = b.floating(rank=1)
+    left = b.any((DType.I8, DType.U8), rank=1) if b.choices.chance(15) else b.floating(rank=1)
     inner = left.shape[-1]
     match b.choices.integer(0, 4):
         case 0 if left.ndim >= 2:
@@ -292,4 +295,7 @@ RECIPES: Mapping[str, Recipe] = {
     "copy": _by_node("copy", MOVABLE),
     "concat": _concat,
     "index_select": _index_select,
+    **PLACING,
+    **FOLDING,
+    **DESTROYING,
 }

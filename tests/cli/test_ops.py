@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fuel_async.cli import ops
+from fuel_async.cli.vocabulary import owed_keys
 from fuel_async.dispatch import KernelBindingTable
 from fuel_async.ir import BackendId, DType, OpKind
 from fuel_async.registry import global_bindings
@@ -83,3 +84,40 @@ def test_a_kernel_pack_that_was_left_out_is_named(
     status, _, err = fuel("ops", "add")
     assert status == 0
     assert err == "fuel-async: kernel pack npu was left out: ImportError: libnpu.so\n"
+
+
+# --- what is missing --------------------------------------------------------------------------------------------------
+
+
+LATER = ["attention: 40 of 40 later", "convolution: 20 of 20 later", "scan: 8 of 8 later", "quantised: 4 of 4 later"]
+
+
+def test_the_host_lacks_nothing_that_is_owed_by_now(fuel: Callable[..., Outcome]) -> None:
+    status, out, err = fuel("ops", "--missing")
+    assert (status, err) == (0, "")
+    assert out == ["0 of 562 missing", *LATER, "dynamic: 2 of 2 later"]
+
+
+def test_what_is_missing_is_listed(fuel: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops, "global_bindings", table)
+    status, out, _ = fuel("ops", "--missing", "add", "index_select", "rope", "flash_attn", "--dtype", "f64")
+    assert status == 1
+    assert [line.split() for line in out] == [
+        ["op", "backend", "operands", "T"],
+        ["rope", "cpu", "(T,", "T,", "T)", "->", "T", "f64"],
+        ["index_select", "cpu", "(T,", "u32)", "->", "T", "f64"],
+        ["2", "of", "3", "missing"],
+        ["attention:", "2", "of", "2", "later"],
+        *([f"{owner}:", "0", "of", "0", "later"] for owner in ("convolution", "scan", "quantised", "dynamic")),
+    ]
+    status, out, _ = fuel("ops", "--missing", "add", "--backend", "npu")
+    assert (status, out[1].split()[-3:], out[2]) == (1, ["f64", "bf16", "f16"], "3 of 4 missing")
+
+
+def test_what_is_there_beyond_the_vocabulary_does_not_count() -> None:
+    owed = owed_keys()
+    lacking = ops.missing(table(), owed, CPU)
+    served = set(owed) - set(lacking)
+    assert len(served) == 2 + 2 + 2 + 2  # all that the table has for the host is in the vocabulary
+    assert ops.missing(table(), owed, NPU)[0].dtypes == (F64,) * 3
+    assert ops.missing(table(), [], NPU) == []

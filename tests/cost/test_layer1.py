@@ -45,8 +45,52 @@ ROWS: list[tuple[OpKind, list[Shape], list[DType], OpParams, tuple[int, int, int
         OpParams.IndexSelect(1, 9, 2, 5, 0),
         (10, 120, 50),
     ),
+    (OpKind.Gather, [(9, 5), (2, 5), (2, 5)], [F32, U32, F32], OpParams.Gather((9, 5), (2, 5), 0), (10, 120, 50)),
+    (OpKind.IndexAdd, [(9,), (2,), (2,), (9,)], [F64, U32, F64, F64], OpParams.IndexAdd(1, 9, 2, 1, 0), (9, 180, 50)),
+    (OpKind.ScatterAdd, [(9,), (2,), (2,), (9,)], [F32, U32, F32, F32], NONE, (9, 108, 50)),
+    (OpKind.MaskedFill, [(10,)] * 3, [F64, U8, F64], OpParams.MaskedFill(bytes(8)), (0, 170, 50)),
+    (OpKind.Flip, [(10,)] * 2, [F32] * 2, OpParams.Flip(1, 10, 1, 0), (0, 80, 50)),
+    (OpKind.Roll, [(10,)] * 2, [F16] * 2, OpParams.Roll(1, 10, 1, 0, 3), (0, 40, 50)),
+    (OpKind.Triu, [(2, 5)] * 2, [F32] * 2, OpParams.Triangular(1, 2, 5, 0), (0, 80, 50)),
+    (OpKind.Tril, [(2, 5)] * 2, [U8] * 2, OpParams.Triangular(1, 2, 5, 0), (0, 20, 50)),
+    (OpKind.Pad, [(3,), (5,)], [F32] * 2, OpParams.Pad((3,), (5,), ((1, 1),), 0, bytes(4)), (0, 32, 50)),
+    (OpKind.PadBackward, [(5,), (3,)], [F32] * 2, OpParams.PadBackward((3,), (5,), ((1, 1),), 0), (0, 32, 50)),
     (OpKind.SoftmaxLastDim, [(2, 5)] * 2, [F32] * 2, OpParams.SoftmaxLastDim(2, 5), (50, 120, 50)),
     (OpKind.LayerNormLastDim, [(2, 5)] * 2, [F32] * 2, OpParams.NormLastDim(2, 5, 1e-5), (70, 120, 50)),
+    (OpKind.RemElementwise, [(10,)] * 3, [F32] * 3, NONE, (10, 120, 50)),
+    (OpKind.PowIElementwise, [(10,)] * 2, [F16] * 2, OpParams.PowI(7), (20, 40, 50)),
+    (OpKind.PowIElementwiseBackward, [(10,)] * 3, [F32] * 3, OpParams.PowI(-7), (50, 120, 50)),
+    (OpKind.ReduceSumTo, [(4, 5), (5,)], [F32] * 2, OpParams.ReduceSumTo((4, 5), (5,)), (20, 100, 50)),
+    (OpKind.ReduceMaxTo, [(4, 5), (5,)], [F64] * 2, OpParams.ReduceMaxTo((4, 5), (5,)), (20, 200, 50)),
+    (
+        OpKind.ReduceMaxToBackward,
+        [(4, 5), (5,), (4, 5)],
+        [F32] * 3,
+        OpParams.ReduceMaxToBackward((4, 5), (5,)),
+        (110, 460, 80),
+    ),
+    (OpKind.ArgMaxDim, [(4, 5), (4,)], [F64, U32], OpParams.Reduce((1,)), (20, 176, 50)),
+    (OpKind.ArgMinDim, [(4, 5), (5,)], [F16, U32], OpParams.Reduce((0,)), (20, 60, 50)),
+    (OpKind.CumSum, [(4, 5)] * 2, [F32] * 2, OpParams.CumSum(4, 5, 1, 1), (0, 160, 50)),
+    (OpKind.SoftmaxLastDimBackward, [(2, 5)] * 3, [F32] * 3, OpParams.SoftmaxLastDim(2, 5), (50, 120, 50)),
+    (OpKind.LayerNormLastDimBackward, [(2, 5)] * 3, [F32] * 3, OpParams.NormLastDim(2, 5, 0), (70, 120, 50)),
+    (OpKind.RmsNormLastDim, [(2, 5)] * 2, [F64] * 2, OpParams.NormLastDim(2, 5, 0), (70, 240, 50)),
+    (OpKind.RmsNormLastDimBackward, [(2, 5)] * 3, [F32] * 3, OpParams.NormLastDim(2, 5, 0), (70, 120, 50)),
+    (
+        OpKind.FusedSoftmaxCrossEntropy,
+        [(2, 3, 7), (2, 3), ()],
+        [F16, I64, F32],
+        OpParams.FusedSoftmaxCrossEntropy(6, 7, "mean", -100),
+        (186, 136, 50),
+    ),
+    (OpKind.Rope, [(2, 3, 4), (3, 4), (3, 4), (2, 3, 4)], [F32] * 4, OpParams.Rope(2, 3, 4), (96, 288, 50)),
+    (
+        OpKind.FusedLinear,
+        [(2, 4, 8), (2, 8, 16), (16,), (2, 4, 16)],
+        [F32] * 4,
+        OpParams.Matmul((2,), (2,), 4, 16, 8),
+        (2048 + 128, 4 * (64 + 256 + 128 + 16), 100),
+    ),
     (OpKind.MatMul, [(2, 3), (3, 4), (2, 4)], [F32] * 3, OpParams.Matmul((), (), 2, 4, 3), (48, 104, 100)),
     (
         OpKind.MatMul,
@@ -71,7 +115,7 @@ def test_rows(
 
 def test_every_priced_kind_prices_something() -> None:
     for op in LAYER1:
-        params = OpParams.Matmul((), (), 4, 4, 4) if op is OpKind.MatMul else NONE
+        params = OpParams.Matmul((), (), 4, 4, 4) if op in (OpKind.MatMul, OpKind.FusedLinear) else NONE
         assert not price(op, [(4, 4)] * 4, [F32] * 4, params).is_unpriced
 
 

@@ -12,6 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 from fuel_async.errors import GraphError, InternalError
 from fuel_async.ir import BY_NAME, OPS, DType, Form, Graph, Layout, OpKind, OpSpec, Tensor
 from fuel_async.ir.ops.indexing import IndexSelect
+from fuel_async.ir.ops.inplace import IN_PLACE, INPLACE
 from fuel_async.testing import Case, graphs
 from fuel_async.testing.estimates import RULES
 from fuel_async.testing.recipes import RECIPES
@@ -35,14 +36,15 @@ def test_names_and_codes_are_unique() -> None:
 def test_the_form_follows_from_kind_and_view() -> None:
     assert {op.name for op in OPS if op.form is Form.LEAF} == {"input", "constant"}
     assert {op.name for op in VIEWS} == {
-        "permute", "slice", "broadcast", "expand_dims", "squeeze", "flip", "reshape", "contiguize",
+        "permute", "slice", "broadcast", "expand_dims", "squeeze", "flip", "reshape", "contiguize", "release",
     }  # fmt: skip
     assert all((op.kind is not None) is (op.form is Form.KERNEL) for op in OPS)
     assert not any(op.kind is not None and op.view is not None for op in OPS)
 
 
-def test_a_kind_serves_one_op() -> None:
-    kinds = [op.kind for op in OPS if op.kind is not None]
+def test_a_kind_serves_one_op_but_for_move_which_copies() -> None:
+    assert BY_NAME["move"].kind is BY_NAME["copy"].kind
+    kinds = [op.kind for op in OPS if op.kind is not None and op.name != "move"]
     assert len(set(kinds)) == len(kinds)
     assert set(kinds) <= set(OpKind)
 
@@ -51,9 +53,18 @@ def test_comparisons_are_the_boolean_ops() -> None:
     assert {op.name for op in OPS if op.boolean} == {"eq", "ne", "lt", "le", "gt", "ge"}
 
 
+def test_what_may_be_written_over_is_the_first_operand() -> None:
+    destroying = {op.name for op in OPS if op.destroys is not None}
+    assert destroying == {op.name for op in INPLACE}
+    assert {op.destroys for op in INPLACE} == {0}
+    # An op in place says of itself what its like without the suffix says.
+    for name, op in IN_PLACE.items():
+        assert (op.arity, op.attrs, op.boolean) == (1, BY_NAME[name].attrs, False)
+
+
 def test_ops_whose_shape_is_given_are_checked() -> None:
     given_shape = {op.name for op in OPS if op.is_given}
-    assert given_shape == {"input", "constant", "slice", "broadcast", "reshape"}
+    assert given_shape == {"input", "constant", "slice", "broadcast", "reshape", "reduce_sum_to", "reduce_max_to"}
     assert all(BY_NAME[name].check is not None for name in given_shape - {"input", "constant"})
     with pytest.raises(InternalError, match="given when a node is built"):
         BY_NAME["reshape"].infer((), None)

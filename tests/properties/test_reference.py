@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from fuel_async.ir import BY_NAME, DType, Form, FrozenGraph, Graph, concat, maximum, where
 from fuel_async.testing import Case, check_results, expectations, graphs, random_graph, reference
 from fuel_async.testing.estimates.elementwise import erf
+from tests.properties import destroying, placed, rowwise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,12 +32,14 @@ INFINITY = float("inf")
 
 def _matmul(a: Array, b: Array) -> Array:
     """Each batch entry by itself, by the rule: right index = left index // (left / right)."""
-    batch = a.shape[:-2]
+    batch, kind = a.shape[:-2], a.dtype
+    if kind.kind in "iu":
+        a, b = a.astype(np.int64), b.astype(np.int64)
     y = np.zeros((*batch, a.shape[-2], b.shape[-1]), a.dtype)
     for place in np.ndindex(*batch):
         other = tuple(i // (left // right) for i, left, right in zip(place, batch, b.shape, strict=False))
         y[place] = np.einsum("mk,kn->mn", a[place], b[other])
-    return y
+    return np.clip(y, np.iinfo(kind).min, np.iinfo(kind).max) if kind.kind in "iu" else y
 
 
 def _softmax(x: Array) -> Array:
@@ -98,7 +101,10 @@ KERNELS: dict[str, Kernel] = {
     "min": lambda x, axes, keepdims: -(-x).max(axes, keepdims=keepdims),
     "softmax": _softmax, "layer_norm": _layer_norm, "matmul": _matmul, "index_select": _pick,
     "concat": lambda *xs: np.concatenate(xs[:-1], xs[-1]),
+    **placed.KERNELS,
+    **rowwise.KERNELS,
 }  # fmt: skip
+KERNELS |= destroying.in_place(KERNELS)
 #: Ops that see no float32 in place of a half type: they move or convert elements.
 RAW: dict[str, Kernel] = {
     "permute": lambda x, shape, axes: x.transpose(axes),
@@ -111,6 +117,8 @@ RAW: dict[str, Kernel] = {
     "contiguize": lambda x, shape: x.copy(),
     "copy": lambda x, shape: x.copy(),
     "cast": lambda x, shape, code: x.astype(DType.ALL[code].require_np()),
+    **placed.RAW,
+    **destroying.RAW,
 }
 
 
@@ -141,7 +149,7 @@ def _compute(
     if name in RAW:
         return RAW[name](*operands, shape, *attrs)
     wide = [x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x for x in operands]
-    return kernels[name](*wide, *attrs)
+    return kernels[name](*wide, *([shape] if name in rowwise.SHAPED else []), *attrs)
 
 
 def test_the_second_executor_knows_every_op() -> None:
@@ -216,7 +224,10 @@ MUTANTS: dict[str, Kernel] = {
     "matmul": lambda a, b: _matmul(a, b[..., ::-1]),
     "concat": lambda *xs: np.concatenate(xs[-2::-1], xs[-1]),
     "index_select": lambda x, index, axis: np.flip(_pick(x, index, axis), axis),
+    **placed.MUTANTS,
+    **rowwise.MUTANTS,
 }
+MUTANTS |= destroying.in_place(MUTANTS)
 
 
 @pytest.mark.parametrize("name", KERNELS)

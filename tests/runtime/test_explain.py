@@ -145,12 +145,14 @@ async def test_the_host_alone_says_in_place_or_on_lanes() -> None:
         assert after.regions[0].kernels == {"add": 1, "exp": 1}
 
 
-def test_a_hint_is_the_size_until_there_is_a_run() -> None:
+@pytest.mark.asyncio(loop_factories=["default"])
+async def test_a_hint_is_the_size_until_there_is_a_run() -> None:
     g = fa.Graph("hinted")
     g.output("y", g.input("x", ("batch", "tokens"), hint={"batch": 8, "tokens": 64}) * 2.0)
     assert g.hints == {"batch": 8, "tokens": 64}
     executor = fa.Executor(devices=["cpu:0"])
-    assert executor.explain(g).sizes == {"batch": 8, "tokens": 64}
+    assert executor.explain(g).sizes == {"batch": 8, "tokens": 64}  # opens it
+    await executor.aclose()
 
 
 @pytest.mark.parametrize("hint", [{"other": 3}, {"n": -1}])

@@ -73,19 +73,22 @@ def spread(
     uploads: Mapping[int, int] | None = None,
 ) -> RunShape:
     """Regions a, b, c ..., one a word: `a:X b:aX=300@1` means that b reads what a makes and the feed X, takes 300 ns at
-    speed 1, and is pinned to device 1.
+    speed 1, and is pinned to device 1. `b:X/a` reads X only, but comes after a.
 
     Each region makes one value, which has its letter. Those that nobody reads are outputs, unless `outputs` says
     otherwise. A value has 100 bytes where `nbytes` says nothing.
     """
     reads: list[str] = []
+    needs: list[frozenset[int]] = []
     times: list[int] = []
     pins: list[int | None] = []
     for number, word in enumerate(text.split()):
         head, _, pin = word.partition("@")
         head, _, time = head.partition("=")
-        name, _, read = head.partition(":")
+        name, _, before = head.partition(":")
+        read, _, after = before.partition("/")
         assert name == LETTERS[number]
+        needs.append(frozenset(LETTERS.index(letter) for letter in read + after if letter.islower()))
         reads.append(read)
         times.append(int(time or 100))
         pins.append(int(pin) if pin else None)
@@ -94,7 +97,6 @@ def spread(
     place_of = {name: place for place, name in enumerate(values)}
     made = LETTERS[: len(reads)]
     wanted = [name for name in made if not any(name in read for read in reads)] if outputs is None else list(outputs)
-    needs = [frozenset(LETTERS.index(letter) for letter in read if letter.islower()) for read in reads]
     return RunShape(
         needs=needs,
         dependents=[[n for n, some in enumerate(needs) if region in some] for region in range(len(needs))],
@@ -176,14 +178,15 @@ class Checked(SpreadScheduler):
         self.at_ns = 0
 
     def handle(self, event: Event, now_ns: int = 0) -> tuple[Instruction, ...]:
-        told: list[Instruction] = []
-        for one in super().handle(event, now_ns):
-            if self.binds and isinstance(one, Bind):
-                told += self.handle(Bound(one.run, one.device), now_ns)
-            else:
-                told.append(one)
+        told = super().handle(event, now_ns)
         check(self)
-        return tuple(told)
+        if not self.binds:
+            return told
+        said: list[Instruction] = [one for one in told if not isinstance(one, Bind)]
+        for one in told:
+            if isinstance(one, Bind):
+                said += self.handle(Bound(one.run, one.device), now_ns)
+        return tuple(said)
 
     def tell(self, event: Event) -> str:
         return ", ".join(self.text(one) for one in self.handle(event, self.at_ns))

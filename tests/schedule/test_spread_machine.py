@@ -109,9 +109,17 @@ class Machines(RuleBasedStateMachine):
         resident: list[tuple[int, int]] = []
         if feeds and own and data.draw(st.integers(0, 3)) == 0:
             resident = [(data.draw(st.sampled_from(feeds)), data.draw(st.sampled_from(own)))]
-            account.places[resident[0][0]].add(resident[0][1])
+            account.places[resident[0][0]] = {resident[0][1]}
         self.tell(RunAdmitted(run, shape, priority, resident))
         return run
+
+    @rule(run=runs, count=st.integers(1, 12))
+    def admit_more_of(self, run: int, count: int) -> None:
+        """Runs just like one that was there before."""
+        for _ in range(count):
+            run, shape = len(self.world.accounts), self.world.accounts[run].shape
+            self.world.accounts[run] = Account(shape)
+            self.tell(RunAdmitted(run, shape))
 
     @rule(run=runs)
     def cancel(self, run: int) -> None:
@@ -223,9 +231,9 @@ class Machines(RuleBasedStateMachine):
 
 
 TestMachines = Machines.TestCase
-TestMachines.settings = settings(max_examples=40, stateful_step_count=30)
+TestMachines.settings = settings(max_examples=20, stateful_step_count=30)
 
 
 @pytest.mark.slow
 class TestMachinesAtLength(Machines.TestCase):  # type: ignore[misc, valid-type]  # made by Hypothesis
-    settings = settings(max_examples=1_000, stateful_step_count=60)
+    settings = settings(max_examples=300, stateful_step_count=60)

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fuel_async.ir.ops.borders import BORDERS
 from fuel_async.ir.ops.elementwise import ELEMENTWISE
 from fuel_async.ir.ops.indexing import INDEXING
+from fuel_async.ir.ops.inplace import INPLACE
 from fuel_async.ir.ops.leaf import LEAVES
+from fuel_async.ir.ops.masks import MASKS
 from fuel_async.ir.ops.matmul import MATMULS
 from fuel_async.ir.ops.movement import MOVEMENT
+from fuel_async.ir.ops.normalise import NORMALISE
 from fuel_async.ir.ops.reduce import REDUCE
+from fuel_async.ir.ops.rope import ROTATIONS
 
 if TYPE_CHECKING:
     from fuel_async.ir.op import OpSpec
 
-OPS: tuple[OpSpec, ...] = (*LEAVES, *ELEMENTWISE, *REDUCE, *MATMULS, *MOVEMENT, *INDEXING)
+OPS: tuple[OpSpec, ...] = (
+    *LEAVES,
+    *ELEMENTWISE,
+    *REDUCE,
+    *NORMALISE,
+    *MATMULS,
+    *ROTATIONS,
+    *MOVEMENT,
+    *INDEXING,
+    *BORDERS,
+    *MASKS,
+    *INPLACE,
+)
 
 BY_NAME: dict[str, OpSpec] = {op.name: op for op in OPS}

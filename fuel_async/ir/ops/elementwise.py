@@ -7,11 +7,14 @@ operands (`div`, `exp`, `sqrt` and their like) take floating dtypes only.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from fuel_async.errors import DTypeMismatch, GraphError
 from fuel_async.ir.dtype import DType
-from fuel_async.ir.op import Attrs, OpSpec, TensorType, require_array_dtype, require_float
+from fuel_async.ir.op import Attrs, OpSpec, TensorType, require_alike, require_array_dtype, require_float
 from fuel_async.ir.opkind import OpKind
 from fuel_async.ir.shape import broadcast
 
@@ -26,6 +29,19 @@ class Clamp(NamedTuple):
 
     low: float
     high: float
+
+
+class Affine(NamedTuple):
+    """Factor and summand of `affine`, in the precision in which the op is computed."""
+
+    mul: float
+    add: float
+
+
+class PowI(NamedTuple):
+    """The exponent of `powi`, a signed integer of 32 bits."""
+
+    exp: int
 
 
 def _same(operands: Sequence[TensorType], attrs: Attrs) -> tuple[Shape, DType]:
@@ -79,6 +95,8 @@ class Cast(NamedTuple):
 
 
 def _cast(operands: Sequence[TensorType], attrs: Cast) -> tuple[Shape, DType]:
+    if attrs.code not in range(len(DType.ALL)):
+        raise DTypeMismatch("cast", f"wanted the code of a dtype, got {attrs.code!r}", operands)
     dtype = DType.ALL[attrs.code]
     require_array_dtype("cast", dtype)
     return operands[0].shape, dtype
@@ -93,6 +111,7 @@ BINARIES = {
         "maximum": OpKind.MaximumElementwise,
         "minimum": OpKind.MinimumElementwise,
         "pow": OpKind.PowElementwise,
+        "rem": OpKind.RemElementwise,
     }.items()
 } | {"div": _binary("div", OpKind.DivElementwise, floating=True)}
 
@@ -147,10 +166,55 @@ def _clamp(operands: Sequence[TensorType], attrs: Clamp) -> tuple[Shape, DType]:
     return _same(operands, attrs)
 
 
+def _affine(operands: Sequence[TensorType], attrs: Affine) -> tuple[Shape, DType]:
+    require_float("affine", operands)
+    widest = np.finfo(np.float64 if operands[0].dtype is DType.F64 else np.float32)
+    for name, value in attrs._asdict().items():
+        if math.isfinite(value) and abs(value) > float(widest.max):
+            raise GraphError("affine", f"{name} {value} is beyond {widest.dtype}, in which it is computed", operands)
+    return _same(operands, attrs)
+
+
+def _check_power(name: str, operands: Sequence[TensorType], attrs: PowI) -> None:
+    require_float(name, operands)
+    if not -(2**31) <= attrs.exp < 2**31:
+        raise GraphError(name, f"exp {attrs.exp} is no signed integer of 32 bits", operands)
+
+
+def _powi(operands: Sequence[TensorType], attrs: PowI) -> tuple[Shape, DType]:
+    _check_power("powi", operands, attrs)
+    return _same(operands, attrs)
+
+
+def _powi_backward(operands: Sequence[TensorType], attrs: PowI) -> tuple[Shape, DType]:
+    require_alike("powi_backward", operands)
+    _check_power("powi_backward", operands, attrs)
+    return _same(operands, attrs)
+
+
 WHERE = OpSpec(name="where", arity=3, infer=_where, kind=OpKind.Where)
 
 CLAMP = OpSpec(name="clamp", arity=1, infer=_clamp, kind=OpKind.ClampElementwise, attrs=Clamp)
 
 CAST = OpSpec(name="cast", arity=1, infer=_cast, kind=OpKind.Cast, attrs=Cast)
 
-ELEMENTWISE = (*BINARIES.values(), *UNARIES.values(), *COMPARISONS.values(), WHERE, CLAMP, CAST)
+# x · mul + add, two roundings.
+AFFINE = OpSpec(name="affine", arity=1, infer=_affine, kind=OpKind.Affine, attrs=Affine)
+
+# x to an integer power; of (x, upstream) the gradient upstream · exp · x^(exp - 1), 0 where exp is 0.
+POWI = OpSpec(name="powi", arity=1, infer=_powi, kind=OpKind.PowIElementwise, attrs=PowI)
+POWI_BACKWARD = OpSpec(
+    name="powi_backward", arity=2, infer=_powi_backward, kind=OpKind.PowIElementwiseBackward, attrs=PowI
+)
+
+ELEMENTWISE = (
+    *BINARIES.values(),
+    *UNARIES.values(),
+    *COMPARISONS.values(),
+    WHERE,
+    CLAMP,
+    CAST,
+    AFFINE,
+    POWI,
+    POWI_BACKWARD,
+)

@@ -3,7 +3,7 @@
 Two values share bytes only if every region that touches the first precedes, or is, the region that writes the second;
 within one region rows run in order. So any interleaving of lanes that honours the regions' dependencies is safe, and
 no dependency is added for the sake of memory. An op that may write over its input takes the bytes of an input that dies
-with it. Scratch lives for its row alone.
+with it; one that is there to do so also where the input is seen in another shape. Scratch lives for its row alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def assign_offsets(
     canonical = array("i", range(len(types)))
     first: dict[tuple[int, TensorType], int] = {}
     sizes: dict[TensorType, int] = {}
-    temporary = int(SlotClass.TEMPORARY)
+    temporary, destructive = int(SlotClass.TEMPORARY), rows.graph.destructive
     for done, row in enumerate(order):
         region = region_of[row]
         may, bit = before[region], 1 << region
@@ -74,6 +74,17 @@ def assign_offsets(
                 places[output], canonical[output] = places[taken], canonical[taken]
                 dying.remove(taken)
                 touched[output] = touched[taken] | bit
+            elif (
+                destructive
+                and dying
+                and call.in_place
+                and (whole := _dying_whole(rows, slots, dying, touched, may)) >= 0
+            ):
+                place = places[output] = places[whole]
+                canonical[output] = first.setdefault((place, kind), output)
+                dying.remove(whole)
+                sizes[kind] = sizes[types[whole]]
+                touched[output] = touched[whole] | bit
             else:
                 nbytes = sizes.get(kind)
                 if nbytes is None:
@@ -123,6 +134,15 @@ def _dying_twin(rows: Rows, slots: tuple[int, ...], dying: Sequence[int], touche
         if free and (len(slots) == 2 or all(other == slot or bases[other] != slot for other in slots[:-1])):
             return slot
     return -1
+
+
+def _dying_whole(rows: Rows, slots: tuple[int, ...], dying: Sequence[int], touched: Sequence[int], may: int) -> int:
+    """The base of the first operand, under the same conditions, though the operand shows it in another shape."""
+    slot, bases = slots[0], rows.bases
+    base = bases[slot]
+    free = base in dying and rows.types[slot] is rows.types[slots[-1]] and not touched[base] & ~may
+    alone = all(bases[other] != base for other in slots[1:-1])
+    return base if free and alone and rows.shows_all(slot) else -1
 
 
 def _scratch(rows: Rows, sizes: tuple[int, ...], free: FreeList, may: int, bit: int) -> tuple[int, ...]:

@@ -114,6 +114,15 @@ class SpreadDriver(Driver):
         error = self.table.devices[number].lost
         if error is not None:
             self.post(DeviceGone(number, error))
+            self._reclaim(number)
+
+    def _cause(self, error: BaseException | None) -> BaseException | None:
+        """What ends a run: a loss that the scheduler has not heard of is why there is no way."""
+        if isinstance(error, TransferFailed):
+            for load, device in zip(self._scheduler.machine.devices, self.table.devices, strict=False):
+                if load.gone is None and device.lost is not None:
+                    return device.lost
+        return error
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -136,7 +145,7 @@ class SpreadDriver(Driver):
                 case Copy():
                     self._copy(run, instruction.value, instruction.source, instruction.memory)
                 case Stop():
-                    self._stop(run, instruction.error)
+                    self._stop(run, self._cause(instruction.error))
                 case Replan():
                     run.outdated = True
                     self._stop(run, PlanOutdated("the plan is out of date"))

@@ -119,9 +119,9 @@ class SpreadEngine(Engine):
         super().close()
 
     def add(self, device: Device) -> None:
-        """Let a device take regions from now on."""
-        self.session.join(device)
+        """Let a device take regions from now on. `UserError` when it is among them already."""
         self.driver.add(device)
+        self.session.join(device)
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -196,7 +196,15 @@ class SpreadEngine(Engine):
     ) -> Results:
         loop = asyncio.get_running_loop()
         try:
-            kept = [value.copy() if value.nbytes <= COPIED_NBYTES else value for value in values]
+            there = {value for value, _ in given}
+            kept = [
+                np.empty_like(value)  # room to come by on the way to another device
+                if prepared.feed_values.get(place) in there
+                else value.copy()
+                if value.nbytes <= COPIED_NBYTES
+                else value
+                for place, value in enumerate(values)
+            ]
             result: asyncio.Future[Results] = loop.create_future()
             run = SpreadRun(graph, prepared, kept, share, priority, progress, result, keep=keep, given=given)
             if loop.get_debug():
@@ -212,19 +220,22 @@ class SpreadEngine(Engine):
             return await run.result
         except (asyncio.CancelledError, GeneratorExit):  # the latter when its loop was closed under it
             self.driver.cancel(run)
+            if run.outdated and run.counts():
+                self.counters.cancelled += 1
             raise
         finally:
             del run  # error -> traceback -> this frame -> run -> future -> error
 
     def _released(self, run: ActiveRun, delivered: bool, *, intact: bool) -> None:
+        assert isinstance(run, SpreadRun)
         prepared, counters = run.prepared, self.counters
         self.admission.give(prepared.output_nbytes)
         if delivered:
             counters.on_lanes += 1
             counters.kernels += prepared.plan.kernels
         elif run.result.cancelled():
-            counters.cancelled += 1
-        elif not isinstance(run, SpreadRun) or not run.outdated:
+            counters.cancelled += run.counts()
+        elif not run.outdated:
             counters.failed += 1
         if self._waiting_for_idle:
             self._tell_idle(self.driver.tell)
@@ -237,4 +248,4 @@ class SpreadEngine(Engine):
         """Drop what idles on a device; whether there was anything."""
         prepared = [one for one in self.cache.all() if isinstance(one, PreparedSpread)]
         dropped = [one.drop_idle_on(device) for one in prepared]
-        return any(dropped)
+        return self.table.stores[device].drop_unused() or any(dropped)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from fuel_async.errors import UserError
 from fuel_async.ir import Breathe, DeviceLocation, no_breath
 from fuel_async.plan import region_ns
 from fuel_async.runtime.instances import PlanInstance, Prepared
-from fuel_async.runtime.spread.shares import DeviceConstants, Share, bind_share
+from fuel_async.runtime.spread.shares import Share, bind_share
 from fuel_async.schedule import HOST, RunShape, SpreadShape, shape_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fuel_async.ir import FrozenGraph
     from fuel_async.plan import Plan
     from fuel_async.runtime.measured import Measured
+    from fuel_async.runtime.spread.constants import DeviceConstants
     from fuel_async.runtime.spread.table import DeviceTable
     from fuel_async.streams import History
 
@@ -32,6 +34,7 @@ class PreparedSpread(Prepared):
     """Everything that runs of one plan share: constants and pools by device, learned times. Any thread."""
 
     __slots__ = (
+        "__weakref__",
         "_constants",
         "_histories",
         "_lock",
@@ -87,7 +90,8 @@ class PreparedSpread(Prepared):
             outputs=outputs,
             pins=[self._pin(region.pin) for region in regions],
             share_nbytes=plan.arena_nbytes + sum(port.type.nbytes for port in (*plan.feeds, *plan.outputs)),
-            prices=self,
+            # Weak: the scheduler's story outlives the plan, and must not keep its constants and shares.
+            prices=weakref.proxy(self),
         )
 
     def _pin(self, location: DeviceLocation | None) -> int | None:
@@ -118,11 +122,10 @@ class PreparedSpread(Prepared):
         if not places or memory == HOST:
             return 0
         constants = self._constants.get(device)
-        nbytes = (
-            sum(self.constants[place].nbytes for place in places)
-            if constants is None
-            else constants.missing_nbytes(places)
-        )
+        if constants is None:
+            nbytes = self.table.stores[device].missing_nbytes([self.constants[place] for place in places])
+        else:
+            nbytes = constants.missing_nbytes(places)
         link = self.table.copies(HOST, memory) if nbytes else None
         return 0 if link is None else link.model.copy_ns(nbytes)
 
@@ -135,7 +138,7 @@ class PreparedSpread(Prepared):
             with self._lock:
                 found = self._constants.get(device)
                 if found is None:
-                    found = self._constants[device] = DeviceConstants(self.constants, self.table.devices[device])
+                    found = self._constants[device] = self.table.stores[device].place(self.constants)
         return found
 
     def take_share(self, device: int) -> Share | None:
@@ -170,8 +173,10 @@ class PreparedSpread(Prepared):
         with self._lock:
             before = self._users.get(device, 0)
             self._users[device] = before + change
-            if not self.table.devices[device].memory_location.is_host and 0 in (before, before + change):
-                self.table.count_constants(device, change * sum(value.nbytes for value in self.constants))
+            if 0 in (before, before + change):
+                self.table.count_constants(device, self.table.stores[device].use(self.constants, change))
+            if not before + change and self.table.devices[device].lost is not None:
+                self._constants.pop(device, None)
 
     def drop_idle_on(self, device: int) -> bool:
         """Give up the idle shares of a device, and the constants when no run uses them; whether there was anything."""

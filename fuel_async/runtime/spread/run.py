@@ -31,7 +31,18 @@ if TYPE_CHECKING:
 class SpreadRun(ActiveRun):
     """One run over several devices, from admission to release."""
 
-    __slots__ = ("_given", "_host_arena", "arrivals", "keep", "memories", "outdated", "shape", "shares", "spread")
+    __slots__ = (
+        "_given",
+        "_host_arena",
+        "_uncounted",
+        "arrivals",
+        "keep",
+        "memories",
+        "outdated",
+        "shape",
+        "shares",
+        "spread",
+    )
 
     def __init__(
         self,
@@ -58,6 +69,7 @@ class SpreadRun(ActiveRun):
         self.outdated = False
         #: By region: the memory in which it ran.
         self.memories: dict[int, int] = {}
+        self._uncounted = [None]
         self._given = given
         #: Its one arena in the host's memory, once it has any.
         self._host_arena: Arena | None = None
@@ -118,6 +130,14 @@ class SpreadRun(ActiveRun):
         """Make a share of a device. `OutOfMemory` when it refuses. Any thread."""
         arena = self._host_arena if self.spread.table.memory(device) == HOST else None
         return self.spread.bind_share(device, arena, breathe)
+
+    def counts(self) -> bool:
+        """Whether its cancellation is yet to be counted; then it is. It may be planned anew and cancelled at once."""
+        try:
+            self._uncounted.pop()
+        except IndexError:
+            return False
+        return True
 
     def forget(self) -> None:
         """Let go of what belongs to devices."""

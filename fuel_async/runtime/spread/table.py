@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fuel_async.cost import LinkModel
 from fuel_async.errors import UserError
 from fuel_async.ir import CPU_DEVICE, DeviceLocation
+from fuel_async.runtime.spread.constants import ConstantStore
 from fuel_async.schedule import HOST, DeviceShape, Hop, LaneShape
 from fuel_async.streams import HOST_CLOCK, Clock, HostLane, Lane
 
@@ -65,6 +66,7 @@ class DeviceTable:
         self.lanes: list[Lane] = []
         self.device_of: list[int] = []
         self.totals: list[Totals] = []
+        self.stores: list[ConstantStore] = []
         #: By device: bytes of constants there that runs under way use.
         self.constants_nbytes: list[int] = []
         #: By memory: its location.
@@ -84,6 +86,7 @@ class DeviceTable:
             number = len(self.devices)
             self.devices.append(device)
             self.totals.append(Totals())
+            self.stores.append(ConstantStore(device))
             self.constants_nbytes.append(0)
             self.lanes.extend(device.lanes)
             self.device_of.extend([number] * len(device.lanes))

@@ -16,15 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fuel_async.ir import DType
+from fuel_async.ir import BY_NAME, DType
 from fuel_async.testing.estimates.bounds import Array, Estimate, Node, Operand, Rule, precision_of
+from fuel_async.testing.estimates.destroying import destroying
 from fuel_async.testing.estimates.elementwise import ELEMENTWISE
 from fuel_async.testing.estimates.folds import FOLDS, MOVES
+from fuel_async.testing.estimates.placed import PLACED
+from fuel_async.testing.estimates.rows import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-RULES: Mapping[str, Rule] = {**ELEMENTWISE, **FOLDS, **MOVES}
+_KEEPING: Mapping[str, Rule] = {**ELEMENTWISE, **FOLDS, **MOVES, **PLACED, **ROWS}
+
+RULES: Mapping[str, Rule] = {
+    **_KEEPING,
+    **{name: rule for name, rule in destroying(_KEEPING).items() if name in BY_NAME},
+}
 
 
 def estimate(name: str, attrs: Any, shape: tuple[int, ...], dtype: DType, operands: Sequence[Estimate]) -> Estimate:

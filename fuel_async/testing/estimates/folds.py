@@ -32,6 +32,8 @@ def _extreme(fold: np.ufunc) -> Rule:
     def rule(node: Node, args: Sequence[Operand]) -> Result:
         x, e = args[0]
         axes, keep = node.attrs.axes, node.attrs.keepdims
+        if not math.prod(node.shape):  # of no elements numpy asks what the extreme of nothing is, all the same
+            return np.zeros(node.shape), np.zeros(node.shape)
         return fold.reduce(x, axis=axes, keepdims=keep), np.maximum.reduce(e, axis=axes, keepdims=keep, initial=0.0)
 
     return rule
@@ -70,9 +72,14 @@ def _layer_norm(node: Node, args: Sequence[Operand]) -> Result:
 
 def _matmul(node: Node, args: Sequence[Operand]) -> Result:
     (a, ea), (b, eb) = args
+    if node.dtype.is_int:
+        a, b = a.astype(np.int64), b.astype(np.int64)
     b, eb = _served(b, a.shape[:-2]), _served(eb, a.shape[:-2])
     size, inner = np.abs(a) @ np.abs(b), a.shape[-1]
     moved = np.abs(a) @ eb + ea @ np.abs(b) + ea @ eb
+    if node.dtype.is_int:
+        limits = np.iinfo(node.dtype.require_np())
+        return np.clip(a @ b, limits.min, limits.max), moved
     return rounded(node, 1, a @ b, moved + (inner + 1) * node.long.unit * size)
 
 

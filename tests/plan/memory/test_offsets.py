@@ -97,7 +97,8 @@ def precedes(planned: Planned) -> Callable[[int, int], bool]:
 def prove(planned: Planned) -> None:
     """Two values share bytes only if all that touch one have ended before the other is written.
 
-    The one exception: a row may write over an operand that nobody reads any more, of the same type, read as it lies.
+    The one exception: a row may write over an operand that nobody reads any more, of the same type, read as it lies or,
+    in graphs with ops that are there to do so, in another shape.
     """
     rows, before = planned.rows, precedes(planned)
     writer = {slot: row for row in planned.order for slot in planned.written(row)}
@@ -121,12 +122,16 @@ def _ended(
     if all(before(row, writer) for row in touching):
         return True
     rows = planned.rows
+    seen = {slot for slot in rows.slots[writer][:-1] if rows.bases[slot] == old}
+    layouts = [rows.layouts[slot] for slot in seen]
     return (
         rows.calls[writer].in_place
         and rows.slots[writer][-1] == new
-        and rows.types[old] is rows.types[new]
+        and (seen == {old} or (rows.graph.destructive and len(seen) == 1))
+        and {rows.types[slot] for slot in seen} == {rows.types[new]}
+        and rows.types[old].nbytes == rows.types[new].nbytes
+        and all(layout is None or (layout.is_contiguous and not layout.offset) for layout in layouts)
         and rows.places[old] == rows.places[new]
-        and all(slot == old or rows.bases[slot] != old for slot in rows.slots[writer][:-1])
         and all(row == writer or before(row, writer) for row in touching)
     )
 

@@ -7,6 +7,7 @@ import pytest
 from fuel_async.plan import branches, regions
 from tests.runtime.spread.support import Stage
 
+
 @pytest.fixture
 def virtual() -> Stage:
     """A stage on the virtual clock."""

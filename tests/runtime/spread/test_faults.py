@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,6 +66,35 @@ def test_a_device_lost_while_values_lie_there_alone_fails_the_run(virtual: Stage
         world.machine.lose(world.devices[0])
         outcome = (await asyncio.gather(task, return_exceptions=True))[0]
         assert isinstance(outcome, DeviceLost) or outcome == dag.expected(dag.feed())
+
+    virtual(scenario)
+
+
+def test_a_run_hears_at_once_that_what_it_made_is_lost(virtual: Stage) -> None:
+    async def scenario(world: World) -> None:
+        a, b = world.at(0), world.at(1)
+        dag = Dag((Node(cost_ns=100_000, pin=a), Node(cost_ns=20 * MS, pin=b), Node((0, 1), pin=b)))
+        task = world.start(dag)
+        await world.sleep(5 * MS)  # the first is done, and will be read once the second is
+        world.machine.lose(world.devices[0])
+        await failed_with(DeviceLost, task)
+        assert world.machine.clock.now_ns() == 5 * MS
+
+    virtual(scenario, [SimDeviceSpec(slot_capacity=1)] * 2)  # nothing waits in the second device's lane
+
+
+def test_what_idles_on_a_device_goes_with_it(virtual: Stage) -> None:
+    async def scenario(world: World) -> None:
+        dag = one(constant_nbytes=1_000).on(world.at(0))
+        await world.check(dag)
+        task = world.start(dag)
+        other = world.start(dag)
+        await world.sleep(MS / 2)
+        world.machine.lose(world.devices[0])
+        await failed_with(DeviceLost, task, other)
+        await world.settled()
+        gc.collect()
+        assert world.devices[0].memory.used_nbytes == 0
 
     virtual(scenario)
 
@@ -173,11 +203,28 @@ def test_an_upload_of_a_constant_that_fails_is_made_again_for_the_next_run(virtu
         link = world.machine.link(HOST, world.devices[0])
         world.machine.fail_next(link, OSError("as told"))
         tasks = [world.start(dag) for _ in range(3)]
-        await failed_with(OSError, *tasks[:2])  # they waited for the same copy
-        assert await tasks[2] == dag.expected(dag.feed())
+        await failed_with(OSError, tasks[0])  # it failed at once
+        for task in tasks[1:]:
+            assert await task == dag.expected(dag.feed())
         assert link.copies == 1
         await world.check(dag)
         assert link.copies == 1
+
+    virtual(scenario)
+
+
+def test_runs_that_wait_for_the_same_constant_fail_with_its_copy(virtual: Stage) -> None:
+    async def scenario(world: World) -> None:
+        first = Dag((Node(pin=world.at(0)),), nbytes=100_000)
+        dag = Dag((Node(reads=(), pin=world.at(0)),), constant_nbytes=10_000)
+        link = world.machine.link(HOST, world.devices[0])
+        ahead = world.start(first)  # its feed is on the link for a while
+        await world.sleep(1_000)
+        world.machine.fail_next(link, OSError("as told"))
+        await failed_with(OSError, world.start(dag))
+        assert await ahead == first.expected(first.feed())
+        await world.check(dag)
+        assert link.copies == 2
 
     virtual(scenario)
 

@@ -38,7 +38,8 @@ STRIDED = KernelCaps(strided_input=True)
 IN_PLACE = KernelCaps(strided_input=True, in_place=True)
 
 T4 = (DType.F32, DType.F64, DType.BF16, DType.F16)
-T9 = (*T4, DType.U32, DType.U8, DType.I16, DType.I32, DType.I64)
+T6 = (*T4, DType.U32, DType.U8)
+T9 = (*T6, DType.I16, DType.I32, DType.I64)
 T11 = (
     DType.F32, DType.F64, DType.F16, DType.BF16, DType.F8E4M3,
     DType.U8, DType.I8, DType.U32, DType.I16, DType.I32, DType.I64,
@@ -61,7 +62,7 @@ class HostKernel:
     """
 
     op: OpKind
-    #: Inputs in order, then the output; a variadic kernel has any number of inputs of the first type.
+    #: The key: inputs in order, then the output; a variadic kernel has any number of inputs of the first type.
     dtypes: KernelDTypes
     rule: Rule
     #: The variant of parameters it takes.
@@ -70,10 +71,13 @@ class HostKernel:
     scratch: ScratchRule = _no_scratch
     direct: Callable[..., object] | None = None
     variadic: bool = False
+    #: Inputs in order, then the output, for a kernel whose key leaves some of them out.
+    operands: KernelDTypes = ()
     _expected: tuple[NumpyDType, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_expected", tuple(dtype.require_np() for dtype in self.dtypes))
+        object.__setattr__(self, "operands", self.operands or self.dtypes)
+        object.__setattr__(self, "_expected", tuple(dtype.require_np() for dtype in self.operands))
 
     def bind(
         self, inputs: Sequence[Array], outputs: Sequence[Array], params: OpParams, scratch: Sequence[Array]
@@ -108,7 +112,8 @@ class HostKernel:
         """Run once over storages, leased for the length of the call; working memory is made for it.
 
         Besides the errors of `bind`: those of leases, `WrongSubstrate`, and `ShapeMismatch` for a layout
-        outside its storage. An output that is also an input is refused by its lease.
+        outside its storage. An output that is also an input is refused by its lease, unless the kernel works in
+        place and both lie alike.
         """
         self._check_call(inputs, outputs, params)
         operands = (*inputs, *outputs)
@@ -117,10 +122,19 @@ class HostKernel:
         if not layouts[-1].is_contiguous:
             raise self._refuse("the output's layout", layouts[-1], "a row-major one")
         with ExitStack() as leases:
-            for storage in inputs:
-                leases.enter_context(read_storage(storage))
+            over = [
+                self.caps.in_place and storage is outputs[0] and layout == layouts[-1]
+                for storage, layout in zip(operands, layouts, strict=True)
+            ]
+            for storage, is_output in zip(inputs, over, strict=False):
+                if not is_output:
+                    leases.enter_context(read_storage(storage))
             leases.enter_context(write_storage(outputs[0]))
-            arrays = [as_array(storage, layout) for storage, layout in zip(operands, layouts, strict=True)]
+            output = as_array(outputs[0], layouts[-1])
+            arrays = [
+                output if is_output else as_array(storage, layout)
+                for storage, layout, is_output in zip(operands, layouts, over, strict=True)
+            ]
             shapes = [layout.shape for layout in layouts]
             scratch = [np.empty(nbytes, np.uint8) for nbytes in self.scratch(params, shapes[:-1], shapes[-1])]
             call, args = self.bind(arrays[:-1], arrays[-1:], params, scratch)
@@ -128,7 +142,7 @@ class HostKernel:
                 call(*args)
 
     def _check_call(self, inputs: Sequence[object], outputs: Sequence[object], params: OpParams) -> None:
-        arity = len(self.dtypes) - 1
+        arity = len(self._expected) - 1
         if len(inputs) != arity and not (self.variadic and inputs):
             raise self._refuse("the number of inputs", len(inputs), "one or more" if self.variadic else arity)
         if len(outputs) != 1:

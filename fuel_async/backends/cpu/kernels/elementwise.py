@@ -80,6 +80,7 @@ BINARY_UFUNCS: Mapping[OpKind, Body] = {
     OpKind.MulElementwise: np.multiply,
     OpKind.DivElementwise: np.divide,
     OpKind.PowElementwise: np.power,
+    OpKind.RemElementwise: np.remainder,
     OpKind.MaximumElementwise: _maximum,
     OpKind.MinimumElementwise: _minimum,
 }
@@ -201,10 +202,10 @@ def lifted_unary(body: Body) -> Body:
 def lifted_binary(body: Body) -> Body:
     """Return `body` for operands of a half type; its first two planes are float32."""
 
-    def lifted(a: Array, b: Array, out: Array, left: Array, right: Array) -> None:
+    def lifted(a: Array, b: Array, out: Array, left: Array, right: Array, *planes: Array) -> None:
         left[...] = a
         right[...] = b
-        body(left, right, left)
+        body(left, right, left, *planes)
         out[...] = left
 
     return lifted

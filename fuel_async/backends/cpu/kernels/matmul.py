@@ -23,6 +23,7 @@ from fuel_async.backends.cpu.kernels.blocks import (
     Array,
     Blocks,
     Bound,
+    NumpyDType,
     Shape,
     carve,
     scratch_nbytes,
@@ -37,8 +38,8 @@ Product = Callable[[Array, Array, Array], object]
 PACKED_ROWS = 16
 
 
-def _check(left: Shape, right: Shape, output: Shape, params: MatmulParams) -> None:
-    op = OpKind.MatMul.value
+def check_shapes(left: Shape, right: Shape, output: Shape, params: MatmulParams, op: str) -> None:
+    """`KernelArgumentError`, naming `op`, unless the shapes are those of the parameters."""
     batches = params.lhs_batch_dims, params.rhs_batch_dims
     if len(batches[0]) != len(batches[1]) or not all(map(_serves, *batches)):
         raise KernelArgumentError(op, "the batch dims", batches, "equal, or multiples on the left")
@@ -128,6 +129,12 @@ def _packed_count(params: MatmulParams, itemsize: int) -> int:
     return min(batches, BLOCK_NBYTES // matrix_nbytes) if matrix_nbytes else 0
 
 
+def packed_nbytes(params: MatmulParams, dtype: NumpyDType) -> tuple[int, ...]:
+    """Return the bytes that `bind_matmul` needs for the right matrices that it makes row-major; () if none."""
+    count = _packed_count(params, dtype.itemsize)
+    return scratch_nbytes((dtype,), (count, params.k, params.n)) if count else ()
+
+
 def _packed(params: MatmulParams, count: int, right: Array, scratch: Array) -> Product:
     cut = Blocks(params.rhs_batch_dims, count)
     dense_of = {part: carve((right.dtype,), (*part, params.k, params.n), scratch)[0] for part in cut.part_shapes()}
@@ -141,9 +148,16 @@ def _packed(params: MatmulParams, count: int, right: Array, scratch: Array) -> P
     return packed
 
 
-def _matmul(inputs: Sequence[Array], output: Array, params: MatmulParams, scratch: Sequence[Array]) -> Bound:
+def bind_matmul(
+    inputs: Sequence[Array],
+    output: Array,
+    params: MatmulParams,
+    scratch: Sequence[Array],
+    op: str = OpKind.MatMul.value,
+) -> Bound:
+    """The rule of the product in float32 and float64; `op` is what errors name."""
     left, right = inputs
-    _check(left.shape, right.shape, output.shape, params)
+    check_shapes(left.shape, right.shape, output.shape, params, op)
     size = right.itemsize
     count = _packed_count(params, size)
     if count and right.strides[-2:] != (params.n * size, size):
@@ -159,7 +173,7 @@ def _matmul(inputs: Sequence[Array], output: Array, params: MatmulParams, scratc
 
 def _wide_matmul(inputs: Sequence[Array], output: Array, params: MatmulParams, scratch: Sequence[Array]) -> Bound:
     left, right = inputs
-    _check(left.shape, right.shape, output.shape, params)
+    check_shapes(left.shape, right.shape, output.shape, params, OpKind.MatMul.value)
     call = product(params)
     wide_left, wide_right, wide = (
         np.ndarray(operand.shape, F32, memory) for operand, memory in zip((left, right, output), scratch, strict=True)
@@ -174,20 +188,20 @@ def _wide_matmul(inputs: Sequence[Array], output: Array, params: MatmulParams, s
     return widened, (left, right, output)
 
 
-def _wide_nbytes(params: MatmulParams, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
+def wide_nbytes(params: MatmulParams, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
+    """Return the bytes of float32 copies of all operands, the output's last."""
     return tuple(max(math.prod(shape) * F32.itemsize, PLANE_ALIGN) for shape in (*inputs, output))
 
 
 def _kernel(dtype: DType) -> HostKernel:
-    dtypes, size = (dtype, dtype, dtype), dtype.nbytes
+    dtypes = (dtype, dtype, dtype)
     if dtype in HALVES:
-        return HostKernel(OpKind.MatMul, dtypes, _wide_matmul, MatmulParams, scratch=_wide_nbytes)
+        return HostKernel(OpKind.MatMul, dtypes, _wide_matmul, MatmulParams, scratch=wide_nbytes)
 
-    def packed_nbytes(params: MatmulParams, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
-        count = _packed_count(params, size)
-        return scratch_nbytes((dtype.require_np(),), (count, params.k, params.n)) if count else ()
+    def working(params: MatmulParams, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
+        return packed_nbytes(params, dtype.require_np())
 
-    return HostKernel(OpKind.MatMul, dtypes, _matmul, MatmulParams, scratch=packed_nbytes)
+    return HostKernel(OpKind.MatMul, dtypes, bind_matmul, MatmulParams, scratch=working)
 
 
 def kernels() -> tuple[HostKernel, ...]:

@@ -61,7 +61,7 @@ def _casts(source: DType) -> list[HostKernel]:
 
 
 #: Whatever can be fed can be handed on: every dtype that an array can hold.
-_HELD = tuple(dtype for dtype in DType.ALL if dtype.np is not None)
+HELD = tuple(dtype for dtype in DType.ALL if dtype.np is not None)
 
 
 def kernels() -> tuple[HostKernel, ...]:

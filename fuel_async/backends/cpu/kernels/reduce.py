@@ -14,6 +14,7 @@ import numpy as np
 
 from fuel_async.backends.cpu.kernels.base import F32, HALVES, T4, HostKernel
 from fuel_async.backends.cpu.kernels.blocks import Array, Bound, Shape, constants
+from fuel_async.backends.cpu.kernels.rows import nothing
 from fuel_async.dispatch import ReduceParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 _add_reduce: Callable[..., Any] = np.add.reduce
 
 
-def _check(op: OpKind, source: Shape, output: Shape, params: ReduceParams) -> None:
+def check_folded(op: OpKind, source: Shape, output: Shape, params: ReduceParams) -> None:
+    """`KernelArgumentError` unless folding the axes of `params` makes `output` of `source`."""
     dims = params.dims
     if any(not 0 <= dim < len(source) for dim in dims) or len(set(dims)) != len(dims):
         raise KernelArgumentError(op.value, "dims", dims, f"distinct axes of {source}")
@@ -45,7 +47,9 @@ def _total_nbytes(params: ReduceParams, inputs: Sequence[Shape], output: Shape) 
 def _extreme(op: OpKind, ufunc: np.ufunc, dtype: DType) -> HostKernel:
     def rule(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
         shape = inputs[0].shape
-        _check(op, shape, output.shape, params)
+        check_folded(op, shape, output.shape, params)
+        if not output.size:
+            return nothing, (inputs[0], output)
         if any(shape[dim] == 0 for dim in params.dims):
             raise KernelArgumentError(op.value, f"the size of the axes {params.dims} of {shape}", 0, "at least 1")
         return ufunc.reduce, (inputs[0], params.dims, None, output, params.keepdim)
@@ -59,7 +63,7 @@ def _summing(op: OpKind, dtype: DType) -> HostKernel:
 
     def rule(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
         source, dims, keepdim = inputs[0], params.dims, params.keepdim
-        _check(op, source.shape, output.shape, params)
+        check_folded(op, source.shape, output.shape, params)
         if not half and not mean:
             return _add_reduce, (source, dims, None, output, keepdim)
         wide = np.ndarray(output.shape, F32, scratch[0]) if half else None

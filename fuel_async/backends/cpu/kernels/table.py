@@ -10,15 +10,29 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.cpu.kernels import (
+    arg_extreme,
     base,
     blocks,
+    borders,
+    cross_entropy,
+    cumulate,
     elementwise,
     erf,
     indexing,
+    inplace,
+    linear,
+    masks,
     matmul,
+    matmul_integer,
     movement,
     normalise,
+    normalise_backward,
+    powers,
     reduce,
+    reduce_to,
+    rope,
+    rows,
+    scatter,
 )
 from fuel_async.cost import default_cost_for_op_kind
 from fuel_async.ir import BackendId, PrecisionGuarantee
@@ -31,16 +45,37 @@ if TYPE_CHECKING:
 #: Tells these kernels apart from siblings that other packs register for the host.
 KERNEL_SOURCE = "portable-cpu"
 
-FAMILIES = (elementwise, reduce, matmul, normalise, movement, indexing)
+FAMILIES = (
+    elementwise,
+    reduce,
+    matmul,
+    normalise,
+    movement,
+    indexing,
+    borders,
+    masks,
+    scatter,
+    powers,
+    reduce_to,
+    arg_extreme,
+    cumulate,
+    normalise_backward,
+    cross_entropy,
+    linear,
+    matmul_integer,
+    rope,
+    inplace,
+)
 #: Modules whose code is part of every kernel.
-SHARED = (base, blocks, erf)
+SHARED = (base, blocks, erf, rows)
 
 
 def register_cpu_kernels(table: KernelBindingTable) -> None:
     """Add every kernel of the host to an open table: one row for each (op, dtypes)."""
     shared = "".join(map(_source, SHARED))
     for family in FAMILIES:
-        revision = revision_hash(shared + _source(family))
+        more: tuple[ModuleType, ...] = getattr(family, "TAKES_FROM", ())
+        revision = revision_hash(shared + "".join(map(_source, (family, *more))))
         for kernel in family.kernels():
             table.register(
                 kernel.op,

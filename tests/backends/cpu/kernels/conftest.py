@@ -104,13 +104,16 @@ def sample_for(kernel: HostKernel, rng: np.random.Generator, rows: int = 6) -> S
     op, dtypes = kernel.op, kernel.dtypes
     shape: tuple[int, ...] = (rows, 7)
     params: OpParams = OpParams.NONE
-    shapes: list[tuple[int, ...]] = [shape] * (len(dtypes) - 1)
+    shapes: list[tuple[int, ...]] = [shape] * (len(kernel.operands) - 1)
     match op:
         case OpKind.MatMul:
             shapes, shape, params = _matmul(2, rows, 7, 5)
+        case OpKind.FusedLinear:
+            shapes, shape, params = _matmul(2, rows, 7, 5)
+            shapes.append((5,))
         case OpKind.SumReduce | OpKind.MeanReduce | OpKind.MaxReduce | OpKind.MinReduce:
             shape, params = (rows,), OpParams.Reduce((1,))
-        case OpKind.ClampElementwise:
+        case OpKind.ClampElementwise | OpKind.ClampInplace:
             params = OpParams.Clamp(-1.0, 1.5)
         case OpKind.Cast:
             params = OpParams.Cast()
@@ -118,17 +121,76 @@ def sample_for(kernel: HostKernel, rng: np.random.Generator, rows: int = 6) -> S
             shapes, shape, params = [(rows, 3), (rows, 4)], (rows, 7), OpParams.Concat(rows, (3, 4), 1, 1)
         case OpKind.SoftmaxLastDim:
             params = OpParams.SoftmaxLastDim(rows, 7)
+        case OpKind.SoftmaxLastDimBackward:
+            params = OpParams.SoftmaxLastDim(rows, 7)
+        case OpKind.LogSoftmaxLastDim | OpKind.LogSoftmaxLastDimBackward:
+            params = OpParams.LogSoftmaxLastDim(rows, 7)
+        case OpKind.RmsNormLastDim | OpKind.RmsNormLastDimBackward | OpKind.LayerNormLastDimBackward:
+            params = OpParams.NormLastDim(rows, 7, 1e-5)
+        case OpKind.FusedSoftmaxCrossEntropy:
+            shapes, shape = [(rows, 7), (rows,)], (rows,)
+            params = OpParams.FusedSoftmaxCrossEntropy(rows, 7, "none", 3)
+        case OpKind.ReduceSumTo:
+            shape, params = (rows, 1), OpParams.ReduceSumTo((rows, 7), (rows, 1))
+        case OpKind.ReduceMaxTo:
+            shape, params = (7,), OpParams.ReduceMaxTo((rows, 7), (7,))
+        case OpKind.ReduceMaxToBackward:
+            shapes, params = [shape, (rows, 1)], OpParams.ReduceMaxToBackward(shape, (rows, 1))
+        case OpKind.ArgMaxDim | OpKind.ArgMinDim:
+            shape, params = (rows,), OpParams.Reduce((1,))
+        case OpKind.CumSum:
+            params = OpParams.CumSum(rows, 7, 1, 1)
+        case OpKind.Rope:
+            shape = (2, rows, 8)
+            shapes, params = [shape, (rows, 8), (rows, 8)], OpParams.Rope(2, rows, 8)
+        case OpKind.Affine | OpKind.InplaceAffine:
+            params = OpParams.Affine(1.5, -0.75)
+        case OpKind.PowIElementwise | OpKind.PowIElementwiseBackward | OpKind.PowIInplace:
+            params = OpParams.PowI(3)
         case OpKind.LayerNormLastDim:
             params = OpParams.NormLastDim(rows, 7, 1e-5)
         case OpKind.IndexSelect:
             shapes, shape = [(rows, 7), (4,)], (4, 7)
             params = OpParams.IndexSelect(1, rows, 4, 7, 0)
+        case OpKind.Flip:
+            params = OpParams.Flip(rows, 7, 1, 1)
+        case OpKind.Roll:
+            params = OpParams.Roll(rows, 7, 1, 1, -2)
+        case OpKind.Pad:
+            shape = (rows + 3, 9)
+            fill = np.ones((), dtypes[0].require_np()).tobytes()
+            params = OpParams.Pad((rows, 7), shape, ((1, 2), (0, 2)), 0, fill)
+        case OpKind.PadBackward:
+            shapes = [(rows + 3, 8)]
+            params = OpParams.PadBackward(shape, shapes[0], ((1, 2), (0, 1)), 1)
+        case OpKind.Triu | OpKind.Tril:
+            params = OpParams.Triangular(1, rows, 7, 1)
+        case OpKind.MaskedFill:
+            params = OpParams.MaskedFill(np.ones((), dtypes[0].require_np()).tobytes())
+        case OpKind.Gather:
+            params = OpParams.Gather(shape, shape, 0)
+        case OpKind.IndexAdd:
+            shapes, params = [shape, (7,), shape], OpParams.IndexAdd(rows, 7, 7, 1, 1)
+        case OpKind.ScatterAdd:
+            params = OpParams.ScatterAdd(shape, shape, 0)
+        case OpKind.WriteSlice:
+            shapes, params = [shape, (2, 3)], OpParams.WriteSlice(shape, ((1, 3), (4, 7)))
+        case OpKind.WriteSliceDoff:
+            shapes, params = [shape, (2, 3), ()], OpParams.WriteSliceDoff(shape, 0, ((0, 2), (4, 7)))
+        case OpKind.WriteSliceRotating:
+            shapes, params = [shape, (3, 3), ()], OpParams.WriteSliceRotating(shape, 0, 5, ((0, 3), (4, 7)))
         case _:
             pass
-    kinds = [dtypes[0]] * len(shapes) if op is OpKind.Concat else dtypes[:-1]
+    kinds = [dtypes[0]] * len(shapes) if op is OpKind.Concat else kernel.operands[:-1]
     inputs = [values(rng, kind, of) for kind, of in zip(kinds, shapes, strict=True)]
     if op is OpKind.IndexSelect:
         inputs[1] = rng.integers(0, rows, 4).astype(np.uint32)
+    if op in (OpKind.Gather, OpKind.IndexAdd, OpKind.ScatterAdd):
+        inputs[1] = rng.integers(0, min(rows, 7), shapes[1]).astype(np.uint32)
+    if op is OpKind.FusedSoftmaxCrossEntropy:
+        inputs[1] = rng.integers(0, 7, rows)
+    if op in (OpKind.WriteSliceDoff, OpKind.WriteSliceRotating):
+        inputs[2] = np.array(rng.integers(0, 5), inputs[2].dtype)
     if op is OpKind.Where:
         inputs[0] = rng.integers(0, 3, shapes[0]).astype(np.uint8)
     return Sample(tuple(inputs), shape, params)

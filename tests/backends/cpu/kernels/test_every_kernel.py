@@ -11,7 +11,7 @@ import pytest
 
 from fuel_async.backends.cpu.kernels import register_cpu_kernels
 from fuel_async.backends.cpu.kernels.base import HostKernel
-from fuel_async.dispatch import AffineParams, KernelBindingTable
+from fuel_async.dispatch import GivenParams, KernelBindingTable
 from fuel_async.errors import KernelArgumentError, StorageBusy, StoragePoisoned
 from fuel_async.ir import DType, Layout, OpKind, TensorType
 from fuel_async.storage import Storage, alloc_cpu, as_array, from_array
@@ -40,10 +40,12 @@ in_place_kernels = pytest.mark.parametrize(
     "kernel", [row for row in ROWS if row.caps.in_place and row.dtypes[0] is row.dtypes[-1]], ids=_name
 )
 #: Kernels whose sums depend on the order in which memory is walked.
-ORDERED = {OpKind.SumReduce, OpKind.MeanReduce, OpKind.MatMul}
+ORDERED = {OpKind.SumReduce, OpKind.MeanReduce, OpKind.ReduceSumTo, OpKind.MatMul, OpKind.FusedLinear}
 
 #: numpy's iterator may copy 8,192 elements of an operand that it broadcasts along short rows.
 ITERATOR_BUFFER_NBYTES = 8_192 * 8 + 4_096
+#: Kernels whose own operands are strided, and how many such buffers one of their calls may have.
+BUFFERS = {OpKind.Rope: 3}
 
 
 def _bytes(array: Array) -> bytes:
@@ -122,8 +124,8 @@ def test_operands_repeated_by_a_zero_stride(
     kernel: HostKernel, sample: Callable[..., Any], run: Callable[..., Array], rng: np.random.Generator
 ) -> None:
     operands = sample(kernel, rng)
-    repeated = [np.broadcast_to(operand[:1], operand.shape) for operand in operands.inputs]
-    dense = [np.ascontiguousarray(operand) for operand in repeated]
+    repeated = [np.broadcast_to(operand[:1] if operand.ndim else operand, operand.shape) for operand in operands.inputs]
+    dense = [np.array(operand, order="C") for operand in repeated]
     got, expected = (run(kernel, operands._replace(inputs=tuple(inputs))) for inputs in (repeated, dense))
     if kernel.op in ORDERED:
         np.testing.assert_allclose(got.astype(float), expected.astype(float), rtol=2e-2, atol=1e-2)
@@ -134,7 +136,7 @@ def test_operands_repeated_by_a_zero_stride(
 def _check_in_place(kernel: HostKernel, operands: Any, run: Callable[..., Array]) -> None:
     expected = run(kernel, operands)
     for position, operand in enumerate(operands.inputs):
-        if operand.dtype != expected.dtype:
+        if (operand.dtype, operand.shape) != (expected.dtype, expected.shape):
             continue
         inputs = list(operands.inputs)
         inputs[position] = memory = operand.copy()
@@ -174,7 +176,8 @@ def test_a_bound_call_allocates_no_array(
     function(*args)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < ITERATOR_BUFFER_NBYTES, f"{peak} bytes for operands of {operands.inputs[0].nbytes}"
+    limit = ITERATOR_BUFFER_NBYTES * BUFFERS.get(kernel.op, 1)
+    assert peak < limit, f"{peak} bytes for operands of {operands.inputs[0].nbytes}"
 
 
 @every_kernel
@@ -191,7 +194,7 @@ def test_a_wrong_call_is_refused_with_the_op_named(
     wrong_calls: list[tuple[Any, ...]] = [
         ((), [out], operands.params, scratch),
         (operands.inputs, [out, out], operands.params, scratch),
-        (operands.inputs, [out], AffineParams(1.0, 0.0), scratch),
+        (operands.inputs, [out], GivenParams(()), scratch),
         (wrong_type, [out], operands.params, scratch),
         (operands.inputs, [np.empty((3, 3, 3), out.dtype)], operands.params, scratch),
     ]
@@ -224,8 +227,21 @@ class TestStorages:
         self, add: HostKernel, storages: tuple[Storage, Storage, Storage]
     ) -> None:
         left, right, _ = storages
+        compare = next(k for k in ROWS if k.op is OpKind.EqualElementwise and k.dtypes[0] is DType.F32)
+        truth = from_array(np.zeros(16, np.uint8))
         with pytest.raises(StorageBusy):
-            add([left, right], [left], [self.layout] * 3, add.takes())
+            compare([left, truth], [truth], [self.layout] * 3, add.takes())
+        with pytest.raises(StorageBusy):  # another layout: its bytes would be read after they are written
+            add([left, right], [left], [Layout((4,), (-1,), 3), self.layout, self.layout], add.takes())
+
+    def test_a_kernel_in_place_may_be_given_one_storage_twice(
+        self, add: HostKernel, storages: tuple[Storage, Storage, Storage]
+    ) -> None:
+        left, right, _ = storages
+        add([left, right], [left], [self.layout] * 3, add.takes())
+        assert as_array(left, self.layout).tolist() == [0, 2, 4, 6]
+        add([left, left], [left], [self.layout] * 3, add.takes())
+        assert as_array(left, self.layout).tolist() == [0, 4, 8, 12]
 
     def test_poison_is_respected(self, add: HostKernel, storages: tuple[Storage, Storage, Storage]) -> None:
         left, right, out = storages
@@ -254,7 +270,7 @@ def test_scratch_follows_from_types_as_from_shapes(
     kernel: HostKernel, sample: Callable[..., Any], rng: np.random.Generator
 ) -> None:
     operands = sample(kernel, rng)
-    kinds = [kernel.dtypes[0]] * len(operands.inputs) if kernel.variadic else kernel.dtypes[:-1]
+    kinds = [kernel.dtypes[0]] * len(operands.inputs) if kernel.variadic else kernel.operands[:-1]
     shapes = [operand.shape for operand in operands.inputs]
     inputs = [TensorType(shape, kind, -1) for shape, kind in zip(shapes, kinds, strict=True)]
     output = TensorType(operands.shape, kernel.dtypes[-1], -1)

@@ -86,6 +86,7 @@ def test_the_extreme_of_nothing_is_refused(op: OpKind, call: Call) -> None:
     with pytest.raises(KernelArgumentError, match="at least 1"):
         call(op, [x], (3, 2), OpParams.Reduce((1,)))
     assert call(op, [x], (0, 2), OpParams.Reduce((0,))).shape == (0, 2)
+    assert call(op, [x[..., :0]], (3, 0), OpParams.Reduce((1,))).shape == (3, 0)
 
 
 @every_op

@@ -8,7 +8,7 @@ import pytest
 
 from fuel_async.backends.cpu.kernels import KERNEL_SOURCE
 from fuel_async.backends.cpu.kernels import table as rows
-from fuel_async.backends.cpu.kernels.base import T4, T9, T11, HostKernel
+from fuel_async.backends.cpu.kernels.base import T4, T6, T9, T11, HostKernel
 from fuel_async.dispatch import KernelBindingTable, OpParams, derive_backend_caps, unknown_cost
 from fuel_async.errors import NoBackendForOp
 from fuel_async.ir import CPU_DEVICE, BackendId, DType, OpKind, PrecisionGuarantee
@@ -21,9 +21,13 @@ def _stems(text: str) -> list[OpKind]:
     return [OpKind[f"{stem}Elementwise"] for stem in text.split()]
 
 
+def _last_dim(suffix: str) -> list[OpKind]:
+    return [OpKind[f"{stem}LastDim{suffix}"] for stem in ("Softmax", "LogSoftmax", "LayerNorm", "RmsNorm")]
+
+
 #: Kinds, and the keys that each must have.
 WANTED: list[tuple[list[OpKind], set[tuple[DType, ...]]]] = [
-    (_stems("Add Sub Mul Div Maximum Minimum Pow"), {(t, t, t) for t in T4}),
+    (_stems("Add Sub Mul Div Maximum Minimum Pow Rem"), {(t, t, t) for t in T4}),
     (
         _stems(
             "Relu Neg Sqr Sqrt Recip Abs Tanh Exp Log Sin Cos Sigmoid Silu Step Gelu "
@@ -31,16 +35,34 @@ WANTED: list[tuple[list[OpKind], set[tuple[DType, ...]]]] = [
         ),
         {(t, t) for t in T4},
     ),
-    (_stems("Clamp"), {(t, t) for t in T4}),
+    (_stems("Clamp PowI"), {(t, t) for t in T4}),
+    ([OpKind.Affine], {(t, t) for t in T4}),
+    ([OpKind.PowIElementwiseBackward], {(t, t, t) for t in T4}),
     (_stems("Equal NotEqual Less LessEqual Greater GreaterEqual"), {(t, t, U8) for t in T4}),
     ([OpKind.Where], {(U8, t, t, t) for t in T4}),
     ([OpKind.SumReduce, OpKind.MeanReduce, OpKind.MaxReduce, OpKind.MinReduce], {(t, t) for t in T4}),
-    ([OpKind.SoftmaxLastDim, OpKind.LayerNormLastDim], {(t, t) for t in T4}),
-    ([OpKind.MatMul], {(t, t, t) for t in T4}),
+    ([OpKind.ReduceSumTo, OpKind.ReduceMaxTo, OpKind.CumSum], {(t, t) for t in T4}),
+    ([OpKind.ReduceMaxToBackward], {(t, t, t) for t in T4}),
+    ([OpKind.ArgMaxDim, OpKind.ArgMinDim], {(t, U32) for t in T4}),
+    (_last_dim(""), {(t, t) for t in T4}),
+    (_last_dim("Backward"), {(t, t, t) for t in T4}),
+    ([OpKind.FusedSoftmaxCrossEntropy], {(t, DType.I64, DType.F32) for t in T4}),
+    ([OpKind.Rope, OpKind.FusedLinear], {(t, t, t, t) for t in T4}),
+    ([OpKind.MatMul], {(t, t, t) for t in (*T4, DType.I8, U8)}),
     ([OpKind.Cast], {(a, b) for a in T11 for b in T11 if a is not b}),
     ([OpKind.Concat], {(t, t) for t in T9}),
     ([OpKind.Copy], {(t, t) for t in DType.ALL if t.np is not None}),
     ([OpKind.IndexSelect], {(t, U32, t) for t in T9}),
+    ([OpKind.Gather], {(t, U32, t) for t in T9}),
+    ([OpKind.IndexAdd, OpKind.ScatterAdd], {(t, U32, t, t) for t in T4}),
+    ([OpKind.Flip, OpKind.Roll, OpKind.Pad, OpKind.Triu, OpKind.Tril], {(t, t) for t in T6}),
+    ([OpKind.PadBackward], {(t, t) for t in T4}),
+    ([OpKind.MaskedFill], {(t, U8, t) for t in T6}),
+    ([kind for kind in OpKind if "Inplace" in kind.name], {(t, t) for t in T4}),
+    (
+        [OpKind.WriteSlice, OpKind.WriteSliceDoff, OpKind.WriteSliceRotating],
+        {(t, t) for t in DType.ALL if t.np is not None},
+    ),
 ]
 
 
@@ -61,13 +83,13 @@ def test_every_row_is_priced_precise_and_identified(table: KernelBindingTable) -
         assert entry.kernel_source == KERNEL_SOURCE == "portable-cpu"
         assert 0 < entry.kernel_revision_hash < 2**64
         assert entry.caps.strided_input
-        params = OpParams.Matmul((), (), 2, 2, 2) if op is OpKind.MatMul else OpParams.NONE
+        params = OpParams.Matmul((), (), 2, 2, 2) if op in (OpKind.MatMul, OpKind.FusedLinear) else OpParams.NONE
         assert not entry.cost([(2, 2)] * len(dtypes), dtypes, params, caps).is_unpriced
 
 
 def test_direct_kernels_need_no_scratch(table: KernelBindingTable) -> None:
     direct = [e.kernel for *_, e in table.iter_entries() if isinstance(e.kernel, HostKernel) and e.kernel.direct]
-    assert len(direct) == 2 * (7 + 14 + 6)
+    assert len(direct) == 2 * (8 + 14 + 6 + 14)
     for kernel in direct:
         assert kernel.scratch(OpParams.NONE, [(9,)] * (len(kernel.dtypes) - 1), (9,)) == ()
 

@@ -1,0 +1,105 @@
+"""Rotary position embedding, with the halves of a head as partners.
+
+Blocks of positions stay in the cache; cosines and sines are read anew for each of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fuel_async.backends.cpu.kernels.base import F32, HALVES, T4, HostKernel
+from fuel_async.backends.cpu.kernels.blocks import (
+    Array,
+    Blocks,
+    Bound,
+    Shape,
+    block_limit,
+    broadcast_index,
+    carve,
+    scratch_nbytes,
+)
+from fuel_async.backends.cpu.kernels.rows import nothing
+from fuel_async.dispatch import RopeParams
+from fuel_async.errors import KernelArgumentError
+from fuel_async.ir import DType, OpKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_OP = OpKind.Rope.value
+
+
+def _check(source: Shape, cos: Shape, sin: Shape, output: Shape, params: RopeParams) -> None:
+    if len(source) < 2 or source[-1] % 2:
+        raise KernelArgumentError(_OP, "the shape of the operand", source, "positions and an even last dimension")
+    for name, found, wanted in (
+        ("the shape of the cosines", cos, source[-2:]),
+        ("the shape of the sines", sin, source[-2:]),
+        ("the output's shape", output, source),
+        ("(seq, head_dim)", (params.seq, params.head_dim), source[-2:]),
+    ):
+        if found != wanted:
+            raise KernelArgumentError(_OP, name, found, wanted)
+
+
+def _turn(x: Array, cos: Array, sin: Array, out: Array, work: Array) -> None:
+    """One block, given [-sin, sin] of the halves. `out` and `work` are none of the others."""
+    half = x.shape[-1] // 2
+    np.multiply(x[..., half:], sin[..., :half], work[..., :half])
+    np.multiply(x[..., :half], sin[..., half:], work[..., half:])
+    np.multiply(x, cos, out)
+    np.add(out, work, out)
+
+
+def _kernel(dtype: DType) -> HostKernel:
+    half = dtype in HALVES
+    compute = F32 if half else dtype.require_np()
+    # Of a block: its products with sines, and for half types operand and result in float32.
+    planes = (compute,) * (3 if half else 1)
+
+    def rule(inputs: Sequence[Array], output: Array, params: RopeParams, scratch: Sequence[Array]) -> Bound:
+        shape, angles = output.shape, inputs[1].shape
+        _check(inputs[0].shape, angles, inputs[2].shape, shape, params)
+        if not output.size:
+            return nothing, (*inputs, output)
+        cut = Blocks(shape, block_limit((compute,), 1, shape), whole_axes=1)
+        blocks = {part: carve(planes, part, scratch[0]) for part in cut.part_shapes()}
+        signed, *wide_cos = carve((compute,) * (2 if half else 1), angles, scratch[1])
+        first = signed[..., : angles[-1] // 2]
+
+        def rope(x: Array, cos: Array, sin: Array, out: Array) -> None:
+            signed[...] = sin
+            np.negative(first, first)
+            for plane in wide_cos:
+                plane[...] = cos
+                cos = plane
+            for index, part in cut.pieces():
+                at = broadcast_index(index, shape, angles)
+                work, *wide = blocks[part]
+                if wide:
+                    wide_x, wide_out = wide
+                    wide_x[...] = x[index]
+                    _turn(wide_x, cos[at], signed[at], wide_out, work)
+                    out[index] = wide_out
+                else:
+                    _turn(x[index], cos[at], signed[at], out[index], work)
+
+        return rope, (*inputs, output)
+
+    def working(params: RopeParams, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
+        limit = block_limit((compute,), 1, output) if output else 1
+        count, angles = min(math.prod(output), limit), max(math.prod(inputs[1]), 1)
+        return (
+            *scratch_nbytes(planes, (count,), 1),
+            *scratch_nbytes((compute,) * (2 if half else 1), (angles,), 1),
+        )
+
+    return HostKernel(OpKind.Rope, (dtype,) * 4, rule, RopeParams, scratch=working)
+
+
+def kernels() -> tuple[HostKernel, ...]:
+    """Return new kernels of this family: one for each dtype."""
+    return tuple(_kernel(dtype) for dtype in T4)

@@ -1,0 +1,194 @@
+"""What composite ops are made of: for each op that does in one kernel what would take several, those others.
+
+A decomposition means what the op means: half types are widened to float32 first and narrowed once, so that it
+overflows nowhere that the op does not. Rounding may differ in the last places. It is for devices that have no kernel
+of the op, and for prices. `dispatch.fused_ops` gives these ops their numbers; which ops are composite is said here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from fuel_async.ir.creation import full_like, zeros_like
+from fuel_async.ir.dtype import DType
+from fuel_async.ir.functions import concat, minimum, where
+from fuel_async.ir.indexed import gather
+from fuel_async.ir.ops.elementwise import AFFINE, POWI_BACKWARD, PowI
+from fuel_async.ir.ops.inplace import IN_PLACE
+from fuel_async.ir.ops.matmul import FUSED_LINEAR, MATMUL
+from fuel_async.ir.ops.normalise import (
+    CROSS_ENTROPY,
+    LAYER_NORM,
+    LAYER_NORM_BACKWARD,
+    REDUCTION_NAMES,
+    RMS_NORM,
+    RMS_NORM_BACKWARD,
+    SOFTMAX,
+    SOFTMAX_BACKWARD,
+    CrossEntropy,
+    LayerNorm,
+    RmsNorm,
+)
+from fuel_async.ir.ops.reduce import REDUCE_MAX_TO_BACKWARD
+from fuel_async.ir.ops.rope import ROPE
+from fuel_async.ir.symbol import divide
+
+if TYPE_CHECKING:
+    from fuel_async.ir.op import Attrs, OpSpec
+    from fuel_async.ir.tensor import Tensor
+
+#: (operands, half types widened; attrs) -> the result, of any float dtype; None where there is no decomposition.
+_Rule: TypeAlias = Callable[[Sequence["Tensor"], Any], "Tensor | None"]
+
+#: A place that no axis has, since u32 counts places.
+_NOWHERE = float(2**32 - 1)
+_LEAST_INT32 = -(2**31)
+
+
+def decompose(op: OpSpec, operands: Sequence[Tensor], attrs: Attrs = None) -> Tensor:
+    """Append what `op` is made of to the graph of `operands`; the result has the shape and dtype of the op's node.
+
+    The op's own node is returned where there is nothing to take apart: ops that are not in `COMPOSITES`, operands known
+    to have no elements, and heads of a rotary embedding whose symbolic size has no half. `GraphError` for what the op
+    itself refuses, and nothing else is refused; a symbol that turns out to be 0 may be, as a maximum of nothing.
+    """
+    own = operands[0].graph.node(op, operands, attrs)  # dropped by freezing, where it is not returned
+    rule = COMPOSITES.get(op)
+    if rule is None or any(0 in operand.shape for operand in operands):
+        return own
+    result = rule([_wide(operand) for operand in operands], attrs)
+    return own if result is None else result.astype(own.dtype)
+
+
+def _wide(operand: Tensor) -> Tensor:
+    dtype = operand.dtype
+    return operand.astype(DType.F32) if dtype.is_float and dtype.bits < DType.F32.bits else operand
+
+
+def _plus(value: Tensor, number: float) -> Tensor:
+    """The sum with a number, which is infinite where it is beyond the dtype's range."""
+    with np.errstate(over="ignore"):
+        rounded = float(np.asarray(number).astype(value.dtype.require_np()))
+    return value + rounded
+
+
+def _mean(value: Tensor) -> Tensor:
+    return value.mean(-1, keepdims=True)
+
+
+# --- softmax, and the loss ----------------------------------------------------------------------------------
+
+
+def _softmax(operands: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    (x,) = operands
+    powers = (x - x.max(-1, keepdims=True)).exp()
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def _softmax_backward(operands: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    y, g = operands
+    return y * (g - (g * y).sum(-1, keepdims=True))
+
+
+def _cross_entropy(operands: Sequence[Tensor], attrs: CrossEntropy) -> Tensor:
+    scores, targets = operands
+    # There is no arithmetic of integers: float64 holds every target that is a place in a row.
+    wanted = targets.astype(DType.F64)
+    ignored = wanted == float(attrs.ignore_index)
+    places = where(wanted < 0.0, _NOWHERE, minimum(wanted, _NOWHERE))
+    places = where(ignored, 0.0, places).astype(DType.U32)
+    picked = gather(scores.log_softmax(), places.expand_dims(-1), axis=-1).squeeze(-1)
+    losses = where(ignored, 0.0, -picked)
+    reduction = REDUCTION_NAMES[attrs.reduction]
+    if reduction == "none":
+        return losses
+    total = losses.astype(DType.F64).sum()
+    return total if reduction == "sum" else total / where(ignored, 0.0, full_like(wanted, 1.0)).sum()
+
+
+# --- normalisation ------------------------------------------------------------------------------------------
+
+
+def _layer_norm(operands: Sequence[Tensor], attrs: LayerNorm) -> Tensor:
+    (x,) = operands
+    centred = x - _mean(x)
+    return centred / _plus(_mean(centred.square()), attrs.eps).sqrt()
+
+
+def _rms_norm(operands: Sequence[Tensor], attrs: RmsNorm) -> Tensor:
+    (x,) = operands
+    return x / _plus(_mean(x.square()), attrs.eps).sqrt()
+
+
+def _layer_norm_backward(operands: Sequence[Tensor], attrs: LayerNorm) -> Tensor:
+    x, g = operands
+    centred = x - _mean(x)
+    deviation = _plus(_mean(centred.square()), attrs.eps).sqrt()
+    normal = centred / deviation
+    return (g - _mean(g) - normal * _mean(g * normal)) / deviation
+
+
+def _rms_norm_backward(operands: Sequence[Tensor], attrs: RmsNorm) -> Tensor:
+    x, g = operands
+    size = _plus(_mean(x.square()), attrs.eps).sqrt()
+    normal = x / size
+    return (g - normal * _mean(g * normal)) / size
+
+
+# --- the others ---------------------------------------------------------------------------------------------
+
+
+def _linear(operands: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    left, right, bias = operands
+    return left.graph.node(MATMUL, (left, right)) + bias
+
+
+def _rope(operands: Sequence[Tensor], attrs: Attrs) -> Tensor | None:
+    x, cos, sin = operands
+    half = divide(x.shape[-1], 2)
+    if half is None:
+        return None
+    turned = concat([-x[..., half:], x[..., :half]], axis=-1)
+    return x * cos + turned * sin
+
+
+def _reduce_max_to_backward(operands: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    x, upstream = operands
+    is_maximum = (x == x.max_to(upstream.shape)).astype(x.dtype)
+    return is_maximum * (upstream / is_maximum.sum_to(upstream.shape))
+
+
+def _powi_backward(operands: Sequence[Tensor], attrs: PowI) -> Tensor:
+    x, g = operands
+    if attrs.exp == 0:
+        return zeros_like(g)
+    # One below the least exponent there is no exponent.
+    power = x.powi(attrs.exp) / x if attrs.exp == _LEAST_INT32 else x.powi(attrs.exp - 1)
+    return power * float(attrs.exp) * g
+
+
+def _affine(operands: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    return operands[0].graph.node(AFFINE, operands, attrs)
+
+
+#: The composite ops, with what they are made of.
+COMPOSITES: Mapping[OpSpec, _Rule] = MappingProxyType(
+    {
+        SOFTMAX: _softmax,
+        SOFTMAX_BACKWARD: _softmax_backward,
+        CROSS_ENTROPY: _cross_entropy,
+        LAYER_NORM: _layer_norm,
+        LAYER_NORM_BACKWARD: _layer_norm_backward,
+        RMS_NORM: _rms_norm,
+        RMS_NORM_BACKWARD: _rms_norm_backward,
+        FUSED_LINEAR: _linear,
+        ROPE: _rope,
+        REDUCE_MAX_TO_BACKWARD: _reduce_max_to_backward,
+        POWI_BACKWARD: _powi_backward,
+        IN_PLACE["affine"]: _affine,
+    }
+)
