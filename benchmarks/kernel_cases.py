@@ -59,7 +59,8 @@ def _rms_norm_backward(x: Array, g: Array) -> Array:
 
 def _layer_norm(x: Array) -> Array:
     centred = x - x.mean(-1, keepdims=True)
-    return centred / _rms(centred)
+    result: Array = centred / _rms(centred)
+    return result
 
 
 def _layer_norm_backward(x: Array, g: Array) -> Array:
@@ -83,7 +84,8 @@ def _cross_entropy(x: Array, targets: Array) -> Array:
 
 def _rope(x: Array, cos: Array, sin: Array) -> Array:
     turned = np.concatenate([-x[..., _HALF:], x[..., :_HALF]], -1)
-    return x * cos + turned * sin
+    result: Array = x * cos + turned * sin
+    return result
 
 
 def _index_add(base: Array, index: Array, source: Array) -> Array:
@@ -243,10 +245,10 @@ def expression_for(kernel: HostKernel) -> Expression:
     return compute
 
 
-def _shapes_for(op: OpKind, inputs: int, rows: int) -> tuple[list[Shape], Shape, OpParams]:
+def _shapes_for(op: OpKind, dtype: DType, inputs: int, rows: int) -> tuple[list[Shape], Shape, OpParams]:
     """The shapes of the operands and of the result, and the parameters."""
-    whole = (rows, WIDTH)
-    alike = [whole] * inputs
+    whole: Shape = (rows, WIDTH)
+    alike: list[Shape] = [whole] * inputs
     match op:
         case OpKind.MatMul:
             return [whole, (WIDTH, WIDTH)], whole, OpParams.Matmul((), (), rows, WIDTH, WIDTH)
@@ -277,6 +279,9 @@ def _shapes_for(op: OpKind, inputs: int, rows: int) -> tuple[list[Shape], Shape,
         case OpKind.Rope:
             heads, angles = (2, rows // 2, WIDTH), (rows // 2, WIDTH)
             return [heads, angles, angles], heads, OpParams.Rope(2, rows // 2, WIDTH)
+        case OpKind.Pad:
+            wide, border = (rows + 2, WIDTH + 2), ((1, 1), (1, 1))
+            return alike, wide, OpParams.Pad(whole, wide, border, 0, np.ones((), dtype.require_np()).tobytes())
         case OpKind.PadBackward:
             wide, border = (rows + 2, WIDTH + 2), ((1, 1), (1, 1))
             return [wide], whole, OpParams.PadBackward(whole, wide, border, 0)
@@ -324,3 +329,47 @@ def _params_for(kernel: HostKernel, rows: int) -> OpParams | None:
             return OpParams.MaskedFill(np.ones((), kernel.dtypes[0].require_np()).tobytes())
         case _:
             return None
+
+
+def _values(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+    """Magnitudes around 1 of both signs; small counts for integers."""
+    kind = dtype.require_np()
+    if dtype.is_int:
+        whole: Array = rng.integers(0, 100, shape).astype(kind)
+        return whole
+    magnitudes = rng.uniform(0.25, 2, shape).astype(np.float32)
+    if dtype is DType.F8E8M0:  # it has no sign
+        return magnitudes.astype(kind)
+    signs = rng.integers(0, 2, shape, np.int8)
+    signs *= 2
+    signs -= 1
+    both: Array = (magnitudes * signs).astype(kind)
+    return both
+
+
+#: The largest index and the like that an operand holds, by kind and the operand's place.
+_BELOW: Mapping[OpKind, tuple[int, Callable[[int], int]]] = {
+    OpKind.IndexSelect: (1, lambda rows: rows),
+    OpKind.IndexAdd: (1, lambda rows: rows),
+    OpKind.Gather: (1, lambda rows: WIDTH),
+    OpKind.ScatterAdd: (1, lambda rows: WIDTH),
+    OpKind.FusedSoftmaxCrossEntropy: (1, lambda rows: WIDTH),
+    OpKind.WriteSliceDoff: (2, lambda rows: rows // 2),
+    OpKind.WriteSliceRotating: (2, lambda rows: rows),
+    OpKind.MaskedFill: (1, lambda rows: 2),
+    OpKind.Where: (0, lambda rows: 2),
+}
+
+
+def case_for(kernel: HostKernel, elements: int, seed: int = 0) -> Case:
+    """Return a call over so many elements, a multiple of 200, with operands that are the same for a seed."""
+    rng, rows = np.random.default_rng(seed), elements // WIDTH
+    shapes, shape, params = _shapes_for(kernel.op, kernel.dtypes[0], len(kernel.operands) - 1, rows)
+    dtypes = [kernel.dtypes[0]] * len(shapes) if kernel.variadic else kernel.operands[:-1]
+    inputs = [_values(rng, dtype, of) for dtype, of in zip(dtypes, shapes, strict=True)]
+    if kernel.op in _POSITIVE:
+        inputs = [np.abs(operand) for operand in inputs]
+    if kernel.op in _BELOW:
+        place, below = _BELOW[kernel.op]
+        inputs[place] = np.asarray(rng.integers(0, below(rows), shapes[place])).astype(inputs[place].dtype)
+    return Case(tuple(inputs), shape, _params_for(kernel, rows) or params)

@@ -43,6 +43,7 @@ KEYS = {
         "of_ideal", "vs_equal_split", "slowdown_of_hindsight", "several_regions", "predicted_by_actual_later",
         "mean_ms", "p50_ms", "p95_ms", "asyncio", "uvloop",
     },
+    "kernels": {"worst_ratio", "above_limit", "median_ratio", "worst_of_size", "slowest"},
 }  # fmt: skip
 
 
@@ -60,6 +61,7 @@ def lookup(fields: dict[str, Any], name: str) -> Any:
         pytest.param("minilm", marks=pytest.mark.slow),
         pytest.param("forkjoin", marks=pytest.mark.slow),
         pytest.param("balance", marks=pytest.mark.slow),
+        pytest.param("kernels", marks=pytest.mark.slow),
     ],
 )
 def test_a_quick_look_ends_with_one_json_object(name: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +119,8 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["overheat"])
     assert ended.value.code == 2
-    assert "'overheat'; there are overhead, heartbeat, first-run, minilm, forkjoin, balance" in capsys.readouterr().err
+    names = "overhead, heartbeat, first-run, minilm, forkjoin, balance, kernels"
+    assert f"'overheat'; there are {names}" in capsys.readouterr().err
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,9 @@
 """What a kernel and a copy cost: Layer-1 counts, times from a device's speeds, and links as they are learned. Pure."""
 
+from fuel_async.cost.fused_cost import composed_cost as composed_cost
+from fuel_async.cost.fused_cost import cost_from_decompose as cost_from_decompose
+from fuel_async.cost.fused_cost import fused_layer1_cost as fused_layer1_cost
+from fuel_async.cost.fused_cost import is_fused_cost_sentinel as is_fused_cost_sentinel
 from fuel_async.cost.layer1 import LAYER1 as LAYER1
 from fuel_async.cost.layer1 import cost_cast_cpu as cost_cast_cpu
 from fuel_async.cost.layer1 import cost_comparison_cpu as cost_comparison_cpu

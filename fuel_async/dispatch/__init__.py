@@ -10,6 +10,17 @@ from fuel_async.dispatch.capability import CapabilityRegistry as CapabilityRegis
 from fuel_async.dispatch.capability import FitStatus as FitStatus
 from fuel_async.dispatch.capability import would_fit as would_fit
 from fuel_async.dispatch.derive_caps import derive_backend_caps as derive_backend_caps
+from fuel_async.dispatch.fused import BackendImpl as BackendImpl
+from fuel_async.dispatch.fused import FusedCall as FusedCall
+from fuel_async.dispatch.fused import FusedKernelRegistry as FusedKernelRegistry
+from fuel_async.dispatch.fused import fused_call as fused_call
+from fuel_async.dispatch.fused import register_fused as register_fused
+from fuel_async.dispatch.fused_ops import FUSED_OPS as FUSED_OPS
+from fuel_async.dispatch.fused_ops import FUSED_OPS_BY_KIND as FUSED_OPS_BY_KIND
+from fuel_async.dispatch.fused_ops import FusedFamily as FusedFamily
+from fuel_async.dispatch.fused_ops import FusedOpEntry as FusedOpEntry
+from fuel_async.dispatch.fused_ops import FusedOpId as FusedOpId
+from fuel_async.dispatch.fused_params import FusedOpParams as FusedOpParams
 from fuel_async.dispatch.kernel import RUNTIME_FUSED_BASE as RUNTIME_FUSED_BASE
 from fuel_async.dispatch.kernel import BindableKernel as BindableKernel
 from fuel_async.dispatch.kernel import BindingEntry as BindingEntry
@@ -69,6 +80,7 @@ from fuel_async.dispatch.resolve_target import resolve_target_backend as resolve
 from fuel_async.dispatch.resolve_target import (
     resolve_target_backend_residency_aware as resolve_target_backend_residency_aware,
 )
+from fuel_async.dispatch.revision import KernelRevisionHash as KernelRevisionHash
 from fuel_async.dispatch.routes import Hop as Hop
 from fuel_async.dispatch.routes import Pair as Pair
 from fuel_async.dispatch.routes import PricedLink as PricedLink

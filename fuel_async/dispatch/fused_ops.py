@@ -7,7 +7,6 @@ are fused at run time. An op that the graph does not have yet has a number and n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -19,7 +18,7 @@ from fuel_async.errors import UserError
 from fuel_async.ir import BY_NAME, OpKind, OpSpec, decompose
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fuel_async.ir import Tensor
 
@@ -56,7 +55,7 @@ class FusedOpId:
     FLASH_ATTN_BACKWARD_K: ClassVar[FusedOpId]
     FLASH_ATTN_BACKWARD_V: ClassVar[FusedOpId]
 
-    #: The ones that are fixed, by name, in order of their numbers.
+    #: All of these by name, in order of their numbers.
     FIXED: ClassVar[Mapping[str, FusedOpId]]
 
     def __post_init__(self) -> None:
@@ -72,23 +71,34 @@ class FusedOpId:
         return next((name for name, fixed in FusedOpId.FIXED.items() if fixed == self), f"fused op {self.number}")
 
 
+FusedOpId.UNASSIGNED = FusedOpId(0)
+FusedOpId.SOFTMAX_LAST_DIM = FusedOpId(1)
+FusedOpId.FUSED_LINEAR = FusedOpId(2)
+FusedOpId.RMS_NORM_LAST_DIM = FusedOpId(3)
+FusedOpId.LAYER_NORM_LAST_DIM = FusedOpId(4)
+FusedOpId.ROPE = FusedOpId(5)
+FusedOpId.CONV2D = FusedOpId(6)
+FusedOpId.SOFTMAX_LAST_DIM_BACKWARD = FusedOpId(7)
+FusedOpId.LAYER_NORM_LAST_DIM_BACKWARD = FusedOpId(8)
+FusedOpId.RMS_NORM_LAST_DIM_BACKWARD = FusedOpId(9)
+FusedOpId.REDUCE_MAX_TO_BACKWARD = FusedOpId(10)
+FusedOpId.CONV_TRANSPOSE2D = FusedOpId(11)
+FusedOpId.FLASH_ATTN = FusedOpId(12)
+FusedOpId.PAGED_ATTN = FusedOpId(13)
+FusedOpId.QMATMUL = FusedOpId(14)
+FusedOpId.POWI_BACKWARD = FusedOpId(15)
+FusedOpId.INPLACE_AFFINE = FusedOpId(16)
+FusedOpId.FUSED_SOFTMAX_CROSS_ENTROPY = FusedOpId(17)
+FusedOpId.CAUSAL_CONV1D = FusedOpId(18)
+FusedOpId.SELECTIVE_SCAN = FusedOpId(19)
+FusedOpId.SSD_CHUNK_SCAN = FusedOpId(20)
+FusedOpId.NF4_MATMUL = FusedOpId(21)
+FusedOpId.FLASH_ATTN_BACKWARD_Q = FusedOpId(22)
+FusedOpId.FLASH_ATTN_BACKWARD_K = FusedOpId(23)
+FusedOpId.FLASH_ATTN_BACKWARD_V = FusedOpId(24)
 FusedOpId.FIXED = MappingProxyType(
-    {
-        name: FusedOpId(number)
-        for number, name in enumerate(
-            (
-                *("UNASSIGNED", "SOFTMAX_LAST_DIM", "FUSED_LINEAR", "RMS_NORM_LAST_DIM", "LAYER_NORM_LAST_DIM"),
-                *("ROPE", "CONV2D", "SOFTMAX_LAST_DIM_BACKWARD", "LAYER_NORM_LAST_DIM_BACKWARD"),
-                *("RMS_NORM_LAST_DIM_BACKWARD", "REDUCE_MAX_TO_BACKWARD", "CONV_TRANSPOSE2D", "FLASH_ATTN"),
-                *("PAGED_ATTN", "QMATMUL", "POWI_BACKWARD", "INPLACE_AFFINE", "FUSED_SOFTMAX_CROSS_ENTROPY"),
-                *("CAUSAL_CONV1D", "SELECTIVE_SCAN", "SSD_CHUNK_SCAN", "NF4_MATMUL"),
-                *("FLASH_ATTN_BACKWARD_Q", "FLASH_ATTN_BACKWARD_K", "FLASH_ATTN_BACKWARD_V"),
-            )
-        )
-    }
+    {name: made for name, made in vars(FusedOpId).items() if isinstance(made, FusedOpId)}
 )
-for _name, _id in FusedOpId.FIXED.items():
-    setattr(FusedOpId, _name, _id)
 
 
 class FusedFamily(Enum):

@@ -33,11 +33,10 @@ class FusedOpParams:
     PowIBackward: ClassVar[type[PowIBackward]]
     InplaceAffine: ClassVar[type[InplaceAffine]]
     FusedSoftmaxCrossEntropy: ClassVar[type[FusedSoftmaxCrossEntropy]]
-    Runtime: ClassVar[type[Runtime]]
 
     def attrs(self, op: OpSpec) -> Attrs:
         """Return the attrs of a node of `op`, which is the op that this variant is for."""
-        return None if op.attrs is None else op.attrs(*self._numbers())  # type: ignore[call-arg]  # a NamedTuple class
+        return None if op.attrs is None else op.attrs(*self._numbers())
 
     def _numbers(self) -> tuple[Any, ...]:
         return tuple([getattr(self, field.name) for field in fields(self)])
@@ -126,13 +125,6 @@ class FusedSoftmaxCrossEntropy(FusedOpParams):
         return REDUCTION_NAMES.index(self.reduction), self.ignore_index
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime(FusedOpParams):
-    """The numbers of a region that was fused at run time."""
-
-    scalars: tuple[float, ...] = ()
-
-
 FusedOpParams.SoftmaxLastDim = SoftmaxLastDim
 FusedOpParams.SoftmaxLastDimBackward = SoftmaxLastDimBackward
 FusedOpParams.FusedLinear = FusedLinear
@@ -145,4 +137,3 @@ FusedOpParams.LayerNormLastDimBackward = LayerNormLastDimBackward
 FusedOpParams.PowIBackward = PowIBackward
 FusedOpParams.InplaceAffine = InplaceAffine
 FusedOpParams.FusedSoftmaxCrossEntropy = FusedSoftmaxCrossEntropy
-FusedOpParams.Runtime = Runtime

@@ -5,6 +5,7 @@ name with its home here and the test that uses it.
 """
 
 from fuel_async.fuel_dispatch import dispatch as dispatch
+from fuel_async.fuel_dispatch import fused as fused
 from fuel_async.fuel_dispatch import topology as topology
 from fuel_async.fuel_dispatch.compiled import CompiledNode as CompiledNode
 from fuel_async.fuel_dispatch.compiled import Completion as Completion

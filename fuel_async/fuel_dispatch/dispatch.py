@@ -26,6 +26,7 @@ from fuel_async.registry import inflight_count as inflight_count
 from fuel_async.registry import inflight_dec as inflight_dec
 from fuel_async.registry import inflight_inc as inflight_inc
 from fuel_async.registry import register_backend_capabilities as register_backend_capabilities
+from fuel_async.registry import register_default_fused_kernels as register_default_fused_kernels
 from fuel_async.registry import topology_generation as topology_generation
 from fuel_async.storage import cpu_input as cpu_input
 from fuel_async.storage import cpu_output as cpu_output

@@ -13,6 +13,9 @@ from fuel_async.registry.bindings import global_bindings as global_bindings
 from fuel_async.registry.capabilities import CapabilitiesStore as CapabilitiesStore
 from fuel_async.registry.capabilities import global_registry as global_registry
 from fuel_async.registry.capabilities import register_backend_capabilities as register_backend_capabilities
+from fuel_async.registry.fused_kernels import FusedKernelsStore as FusedKernelsStore
+from fuel_async.registry.fused_kernels import default_kernel_registry as default_kernel_registry
+from fuel_async.registry.fused_kernels import register_default_fused_kernels as register_default_fused_kernels
 from fuel_async.registry.inflight import Inflight as Inflight
 from fuel_async.registry.inflight import InflightCounters as InflightCounters
 from fuel_async.registry.inflight import inflight_count as inflight_count

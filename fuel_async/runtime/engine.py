@@ -19,7 +19,7 @@ from fuel_async.runtime.config import COPIED_NBYTES, INLINE_NS, OFF_LOOP_NBYTES,
 from fuel_async.runtime.entering import Entering
 from fuel_async.runtime.explain import Explanation, explain_local
 from fuel_async.runtime.feed_guards import FeedGuards
-from fuel_async.runtime.instances import Prepared
+from fuel_async.runtime.instances import Prepared, refuse_other_pins
 from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, described
 from fuel_async.runtime.plans import Key, PlanCache
 from fuel_async.runtime.single_flight import SingleFlight
@@ -79,6 +79,7 @@ class Engine:
         measured: Measured,
         free: Callable[[int], None],
     ) -> Prepared:
+        refuse_other_pins(plan, device.location)
         return Prepared(plan, graph, device, generation, measured, free)
 
     def _make_driver(self, config: Config) -> Driver:

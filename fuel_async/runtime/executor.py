@@ -208,6 +208,7 @@ class Executor:
         `UserError` before the first run, and where the executor was opened with the host alone: its plans are made for
         the host.
         """
+        self._refuse_unusable()
         if self._engine is None:
             raise UserError("the executor has not opened its devices yet; enter it, or name the device in devices=")
         self._engine.add(device)

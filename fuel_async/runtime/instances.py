@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fuel_async.errors import UserError
 from fuel_async.ir import Breathe, FrozenGraph, no_breath
 from fuel_async.schedule import RunShape, shape_of
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fuel_async.backends import Device
+    from fuel_async.ir import DeviceLocation
     from fuel_async.plan import Plan, Port
     from fuel_async.runtime.measured import Measured
     from fuel_async.streams import ProgramInstance
@@ -159,6 +161,13 @@ class Prepared:
         for name in self._booleans:
             results[name] = results[name].view(np.bool_)
         return results
+
+
+def refuse_other_pins(plan: Plan, location: DeviceLocation) -> None:
+    """Raise `UserError` when something is pinned to another device than the only one there is."""
+    for region in plan.regions:
+        if region.pin is not None and region.pin != location:
+            raise UserError(f"graph {plan.graph.name!r} is pinned to {region.pin}, which is not among {location}")
 
 
 def _unless_all(places: tuple[int, ...], ports: tuple[Port, ...]) -> tuple[int, ...] | None:

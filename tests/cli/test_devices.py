@@ -9,7 +9,7 @@ import pytest
 
 from fuel_async.backends import Absent, BackendSpec, DeviceInfo, discovery
 from fuel_async.cli.devices import COLUMNS
-from fuel_async.ir import BackendId, DeviceLocation
+from fuel_async.ir import CPU_DEVICE, BackendId, DeviceLocation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,7 +95,7 @@ def test_what_a_device_cannot_tell_is_unknown(fuel: Callable[..., Outcome], inst
         memory = SimpleNamespace(budget_nbytes=1 << 30)
         return SimpleNamespace(
             info=info, location=info.location, rates=rates, memory=memory, lanes=(), slot_capacity=2,
-            close=lambda: None, pending_work_count=lambda: 0, pending_work_ns=lambda: 0,
+            memory_location=CPU_DEVICE, close=lambda: None, pending_work_count=lambda: 0, pending_work_ns=lambda: 0,
         )  # fmt: skip
 
     info = DeviceInfo(DeviceLocation(BackendId("npu"), 1), "An NPU", None)

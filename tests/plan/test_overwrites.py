@@ -101,6 +101,17 @@ def test_a_source_that_is_a_part_of_what_is_written_into_is_not_written_over() -
     assert planned(build).arena_nbytes >= 2 * LARGE
 
 
+@pytest.mark.parametrize("part", [slice(0, COUNT // 2), slice(COUNT // 2, COUNT), slice(None, None, -1)])
+def test_a_part_of_a_value_is_not_written_where_it_lies(part: slice) -> None:
+    """at its beginning, at its end, or all of it backwards"""
+
+    def build(g: fa.Graph, t: fa.Tensor) -> None:
+        over = t[part].exp_inplace()
+        g.output("y", over.reshape((4, -1)).sum())
+
+    assert planned(build).arena_nbytes >= LARGE + LARGE // 2
+
+
 def test_what_is_fed_held_or_delivered_is_not_written_over() -> None:
     g = fa.Graph()
     x, one = g.input("x", (COUNT,)), g.constant(np.ones(COUNT, np.float32))

@@ -229,6 +229,17 @@ async def test_the_result_is_the_operands_storage_along_a_chain(walker: Pipeline
 
 
 @one_loop
+async def test_readers_that_were_built_later_run_first_so_that_nothing_is_copied(walker: PipelinedExecutor) -> None:
+    g = fa.Graph()
+    a = own(g, [1, -2, 3, -4])
+    over = a.relu_inplace()
+    late, seen = a.exp(), a.reshape((2, 2)).sin()
+    both = over + late + seen.reshape((4,))
+    before, after, _ = await storages(walker, g, a, over, both)
+    assert after is before
+
+
+@one_loop
 async def test_what_is_given_held_or_asked_for_is_never_written_over(walker: PipelinedExecutor) -> None:
     g = fa.Graph()
     x, held = g.input("x", (4,)), g.constant(np.arange(4, dtype=np.float32))

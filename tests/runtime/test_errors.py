@@ -223,3 +223,14 @@ async def test_no_kernel_for_a_node_is_said_before_anything_runs(ex: fa.Executor
     assert rig.calls == []
     assert in_flight() == (0, 0)
     assert ex.statistics().runs_failed == 2
+
+
+@pytest.mark.asyncio(loop_factories=["default"])
+async def test_a_pin_to_a_device_that_is_not_there_is_refused() -> None:
+    g = fa.Graph("elsewhere")
+    x = g.input("x", (4,))
+    with g.on("cpu:1"):
+        g.output("y", x + 1.0)
+    async with fa.Executor(devices=["cpu:0"]) as executor:
+        with pytest.raises(fa.UserError, match="pinned to cpu:1, which is not among cpu:0"):
+            await executor.run(g, x=np.ones(4, np.float32))

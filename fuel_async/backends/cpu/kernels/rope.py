@@ -66,7 +66,8 @@ def _kernel(dtype: DType) -> HostKernel:
         if not output.size:
             return nothing, (*inputs, output)
         cut = Blocks(shape, block_limit((compute,), 1, shape), whole_axes=1)
-        blocks = {part: carve(planes, part, scratch[0]) for part in cut.part_shapes()}
+        made = {part: carve(planes, part, scratch[0]) for part in cut.part_shapes()}
+        blocks = [(index, broadcast_index(index, shape, angles), made[part]) for index, part in cut.pieces()]
         signed, *wide_cos = carve((compute,) * (2 if half else 1), angles, scratch[1])
         first = signed[..., : angles[-1] // 2]
 
@@ -76,9 +77,7 @@ def _kernel(dtype: DType) -> HostKernel:
             for plane in wide_cos:
                 plane[...] = cos
                 cos = plane
-            for index, part in cut.pieces():
-                at = broadcast_index(index, shape, angles)
-                work, *wide = blocks[part]
+            for index, at, (work, *wide) in blocks:
                 if wide:
                     wide_x, wide_out = wide
                     wide_x[...] = x[index]

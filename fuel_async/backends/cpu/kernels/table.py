@@ -6,7 +6,6 @@ The families say what there is; nothing is computed here.
 from __future__ import annotations
 
 import inspect
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.cpu.kernels import (
@@ -35,6 +34,7 @@ from fuel_async.backends.cpu.kernels import (
     scatter,
 )
 from fuel_async.cost import default_cost_for_op_kind
+from fuel_async.dispatch import KernelRevisionHash
 from fuel_async.ir import BackendId, PrecisionGuarantee
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def register_cpu_kernels(table: KernelBindingTable) -> None:
 
 def revision_hash(source: str) -> int:
     """Return what identifies code in what is persisted: 64 bits of BLAKE2b of its text, never 0."""
-    return int.from_bytes(blake2b(source.encode(), digest_size=8).digest(), "little") or 1
+    return KernelRevisionHash.of_source(source.encode()).value
 
 
 def _source(module: ModuleType) -> str:

@@ -143,4 +143,10 @@ def test_operands_that_do_not_fit_are_refused(
 ) -> None:
     operands = [np.zeros(scores, np.float32), np.zeros(targets, np.int64)]
     with pytest.raises(KernelArgumentError, match=argument):
-        call(OP, operands, shape, OpParams.FusedSoftmaxCrossEntropy(*params, -100), dtype=DType.F32)
+        call(
+            OP,
+            operands,
+            shape,
+            OpParams.FusedSoftmaxCrossEntropy(params[0], params[1], params[2], -100),
+            dtype=DType.F32,
+        )

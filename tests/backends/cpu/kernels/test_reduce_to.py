@@ -135,7 +135,7 @@ def test_the_reference_examples(call: Call) -> None:
 @pytest.mark.parametrize("op", [SUM, MAX, BACKWARD], ids=lambda op: op.value)
 def test_shapes_that_do_not_fit_are_refused(op: OpKind, call: Call) -> None:
     x = np.ones((2, 3), np.float32)
-    kind = {SUM: OpParams.ReduceSumTo, MAX: OpParams.ReduceMaxTo, BACKWARD: OpParams.ReduceMaxToBackward}[op]
+    kind: Any = {SUM: OpParams.ReduceSumTo, MAX: OpParams.ReduceMaxTo, BACKWARD: OpParams.ReduceMaxToBackward}[op]
     for to in ((2,), (3, 3), (1, 2, 3)):
         operands, shape = ([x, np.ones(to, np.float32)], (2, 3)) if op is BACKWARD else ([x], to)
         with pytest.raises(KernelArgumentError, match="the reduced shape"):
