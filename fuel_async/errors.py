@@ -120,7 +120,7 @@ class IndexOutOfRange(UserError):
 
     def __init__(self, op: str, index: int, limit: int) -> None:
         self.op, self.index, self.limit = op, index, limit
-        super().__init__(f"{op}: index {index} is not below {limit}, the size of the indexed dimension")
+        super().__init__(f"{op}: index {index} is outside the indexed dimension; it has {limit} entries, from 0")
 
 
 class DuplicateKernel(UserError):

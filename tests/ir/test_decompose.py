@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fuel_async as fa
-from fuel_async.errors import GraphError, IndexOutOfRange
+from fuel_async.errors import GraphError, IndexOutOfRange, KernelFailed
 from fuel_async.ir import BY_NAME, COMPOSITES, DType, Form, decompose
 from fuel_async.testing import check_results
 
@@ -35,7 +35,7 @@ class Case(NamedTuple):
     shapes: Shapes
 
 
-def attrs_of(op: OpSpec, *numbers: float) -> Attrs:
+def attrs_of(op: OpSpec, *numbers: Any) -> Attrs:
     return None if op.attrs is None else op.attrs(*numbers)
 
 
@@ -57,7 +57,7 @@ CASES: list[list[Case]] = [
     cases("layer_norm_backward", [(1e-3,), (3.0,)], *alike(2)),
     cases("rms_norm", EPS, *alike(1)),
     cases("rms_norm_backward", EPS, *alike(2)),
-    cases("fused_linear", [], ((3, 4), (4, 5), (5,)), ((2, 3, 4), (1, 4, 5), (5,)), ((4, 3, 2), (2, 2, 6), (6,))),
+    cases("fused_linear", [], ((3, 4), (4, 5), (5,)), ((4, 3, 2), (2, 2, 6), (6,)), ((2, 3, 4), (1, 4, 5), (5,))),
     cases("rope", [], ((5, 8),) * 3, ((2, 3, 5, 64), (5, 64), (5, 64)), ((1, 2), (1, 2), (1, 2))),
     cases(
         "reduce_max_to_backward", [], ((3, 5), (5,)), ((3, 5), (3, 1)), ((2, 3, 4), (3, 1)), ((6,), ()), ((4,), (4,))
@@ -97,7 +97,7 @@ class Both:
 
     async def run(self) -> list[tuple[Array, Array]]:
         async with fa.Executor() as executor:
-            results = await executor.run(self.graph, **self.feeds)
+            results = await executor.run(self.graph, self.feeds)
         check_results(self.graph, self.feeds, results)
         return [(np.asarray(results[f"own {n}"]), np.asarray(results[f"parts {n}"])) for n in range(len(self.pairs))]
 
@@ -169,11 +169,11 @@ async def test_rows_with_special_values(name: str) -> None:
 
 @pytest.mark.asyncio(loop_factories=["default"])
 async def test_an_eps_beyond_float32_is_infinite() -> None:
-    both = Both()
-    x = both.operand(np.array([[1, 2, 3]], np.float32))
-    both.add(BY_NAME["rms_norm"], [x], attrs_of(BY_NAME["rms_norm"], 1e300))
-    ((own, parts),) = await both.run()
-    assert own.tolist() == parts.tolist() == [[0, 0, 0]]
+    op, graph = BY_NAME["rms_norm"], fa.Graph()
+    graph.output("y", decompose(op, [graph.input("x", (1, 3))], attrs_of(op, 1e300)))
+    async with fa.Executor() as executor:
+        results = await executor.run(graph, x=[[1, 2, 3]])
+    assert results["y"].tolist() == [[0, 0, 0]]
 
 
 @pytest.mark.asyncio(loop_factories=["default"])
@@ -212,8 +212,9 @@ async def test_a_target_outside_of_its_row_fails_the_run(target: int) -> None:
     operands = graph.input("scores", (1, 3)), graph.input("targets", (1,), I64)
     graph.output("loss", decompose(op, operands, attrs_of(op, 0, -100)))
     async with fa.Executor() as executor:
-        with pytest.raises(IndexOutOfRange):
+        with pytest.raises(KernelFailed) as failed:
             await executor.run(graph, scores=[[1, 2, 3]], targets=np.array([target]))
+    assert isinstance(failed.value.__cause__, IndexOutOfRange)
 
 
 # --- totality -----------------------------------------------------------------------------------------------

@@ -146,6 +146,20 @@ def test_a_ring_that_is_written_whole_may_be_its_own_source(table: KernelBinding
     assert source.tolist() == [3, 0, 1, 2]
 
 
+def test_a_source_that_covers_all_may_be_what_is_written_over(table: KernelBindingTable) -> None:
+    """The result takes the bytes of the source, and nothing of the destination is brought there."""
+    for op, params in (
+        (OpKind.WriteSlice, OpParams.WriteSlice((4,), ((0, 4),))),
+        (OpKind.WriteSliceDoff, OpParams.WriteSliceDoff((4,), 0, ((0, 4),))),
+    ):
+        kernel: Any = table.lookup(op, F32, CPU)
+        source = np.arange(4, dtype=np.float32)
+        inputs = [np.zeros(4, np.float32), source, np.array(0)][: len(kernel.operands) - 1]
+        call, args = kernel.bind(inputs, [source], params, [])
+        call(*args)
+        assert source.tolist() == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("op", "params", "shapes", "said"),
     [
