@@ -26,7 +26,7 @@ DOCUMENT = REPOSITORY / "docs" / "seed-map.md"
 FACADE = "fuel_async.fuel_dispatch"
 
 #: The pieces of work whose names are all there.
-LANDED = frozenset({"skeleton", "many-devices"})
+LANDED = frozenset({"skeleton", "many-devices", "primitives"})
 
 MODULE, RE_EXPORT = "(module)", "re-export"
 

@@ -87,7 +87,7 @@ class KernelCaps:
     strided_input: bool = False
     #: Has an operand of stride 0 baked in: must never be given a dense one, so the dense pick passes it over.
     requires_broadcast: bool = False
-    #: Output 0 may occupy exactly the bytes of an input of the same type.
+    #: Output 0 may occupy exactly the bytes of an input of the same type; as storages, they are then one object.
     in_place: bool = False
 
 

@@ -47,13 +47,16 @@ _Rule: TypeAlias = Callable[[Sequence["Tensor"], Any], "Tensor | None"]
 #: A place that no axis has, since u32 counts places.
 _NOWHERE = float(2**32 - 1)
 _LEAST_INT32 = -(2**31)
+#: Below it float64 holds each integer, and no other integer is rounded to it.
+_EXACT = 2**53
 
 
 def decompose(op: OpSpec, operands: Sequence[Tensor], attrs: Attrs = None) -> Tensor:
     """Append what `op` is made of to the graph of `operands`; the result has the shape and dtype of the op's node.
 
     The op's own node is returned where there is nothing to take apart: ops that are not in `COMPOSITES`, operands known
-    to have no elements, and heads of a rotary embedding whose symbolic size has no half. `GraphError` for what the op
+    to have no elements, heads of a rotary embedding whose symbolic size has no half, and losses that ignore a target
+    from 2**53 on. `GraphError` for what the op
     itself refuses, and nothing else is refused; a symbol that turns out to be 0 may be, as a maximum of nothing.
     """
     own = operands[0].graph.node(op, operands, attrs)  # dropped by freezing, where it is not returned
@@ -94,9 +97,11 @@ def _softmax_backward(operands: Sequence[Tensor], attrs: Attrs) -> Tensor:
     return y * (g - (g * y).sum(-1, keepdims=True))
 
 
-def _cross_entropy(operands: Sequence[Tensor], attrs: CrossEntropy) -> Tensor:
+def _cross_entropy(operands: Sequence[Tensor], attrs: CrossEntropy) -> Tensor | None:
     scores, targets = operands
-    # There is no arithmetic of integers: float64 holds every target that is a place in a row.
+    # There is no arithmetic of integers: it is done in float64, in which only numbers below this are told apart.
+    if abs(attrs.ignore_index) >= _EXACT:
+        return None
     wanted = targets.astype(DType.F64)
     ignored = wanted == float(attrs.ignore_index)
     places = where(wanted < 0.0, _NOWHERE, minimum(wanted, _NOWHERE))

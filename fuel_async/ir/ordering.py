@@ -64,21 +64,23 @@ def roots_of(graph: FrozenGraph, breathe: Breathe = no_breath) -> array[int]:
 
 def _contested(graph: FrozenGraph, breathe: Breathe) -> list[tuple[list[int], list[int]]]:
     """Values made by the graph for itself that some op may write over: (kernels that read it, those ops among them)."""
-    roots = roots_of(graph, breathe)
+    roots, kernel = roots_of(graph, breathe), Form.KERNEL
     kept = {roots[node] for node in graph.outputs.values()}
     found: dict[int, tuple[list[int], list[int]]] = {}
-    for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
-        if op.destroys is not None and op.form is Form.KERNEL:
-            root = roots[args[op.destroys]]
-            if root not in kept and graph.ops[root].form is Form.KERNEL:
+    for node, op in enumerate(graph.ops):
+        if op.destroys is not None and op.form is kernel:
+            root = roots[graph.args[node][op.destroys]]
+            if root not in kept and graph.ops[root].form is kernel:
                 found.setdefault(root, ([], []))[1].append(node)
         if not node & 63:
             breathe()
-    for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
-        if op.form is Form.KERNEL:
-            for root in {roots[arg] for arg in args}:
-                if root in found:
-                    found[root][0].append(node)
+    for node, args in enumerate(graph.args):
+        for arg in args:
+            contested = found.get(roots[arg])
+            if contested is not None and graph.ops[node].form is kernel:
+                readers = contested[0]
+                if not readers or readers[-1] != node:
+                    readers.append(node)
         if not node & 63:
             breathe()
     return list(found.values())
@@ -96,12 +98,13 @@ class _Ordered:
 
     def put_last(self, node: int, readers: Sequence[int]) -> bool:
         """Demand that `readers` run before `node`, which is one of them; False when one depends on it."""
+        if len(readers) == 1:  # itself
+            return True
         others = [reader for reader in readers if reader != node]
-        first, last = self.place[node], max([self.place[reader] for reader in others], default=-1)
+        first, last = self.place[node], max([self.place[reader] for reader in others])
         if last > first and not self._wait(first, last, frozenset(others)):
             return False
-        if others:
-            self.before[node] = tuple(others)
+        self.before[node] = tuple(others)
         return True
 
     def _wait(self, first: int, last: int, readers: frozenset[int]) -> bool:

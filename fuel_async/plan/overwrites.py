@@ -20,21 +20,23 @@ if TYPE_CHECKING:
 
 def order_overwrites(rows: Rows, breathe: Breathe = no_breath) -> None:
     """Add to `rows.preds` what a row that takes its operand's bytes waits for. O(operands)."""
+    bases, ops, nodes = rows.bases, rows.graph.ops, rows.nodes
     writing, last = dict[int, int](), array("i", [-1]) * len(rows.types)
     for row, slots in enumerate(rows.slots):
         for slot in slots[:-1]:
-            last[rows.bases[slot]] = row
-        base = overwritten(rows, row)
-        if base >= 0:
-            writing[base] = row
+            last[bases[slot]] = row
+        if ops[nodes[row]].destroys is not None:
+            base = overwritten(rows, row)
+            if base >= 0:
+                writing[base] = row
         if not row & 63:
             breathe()
     waiting = {base: set(rows.preds[row]) for base, row in writing.items() if last[base] == row}
     for row, slots in enumerate(rows.slots):
         for slot in slots[:-1]:
-            base = rows.bases[slot]
-            if base in waiting and row != writing[base]:
-                waiting[base].add(row)
+            needs = waiting.get(bases[slot])
+            if needs is not None and row != writing[bases[slot]]:
+                needs.add(row)
         if not row & 63:
             breathe()
     for count, (base, needs) in enumerate(waiting.items()):

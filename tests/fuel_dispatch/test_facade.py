@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 import fuel_async as fa
+from fuel_async import dispatch as own_dispatch
 from fuel_async import fuel_dispatch
 from fuel_async import registry as own_registry
 from fuel_async import runtime as own_runtime
 from fuel_async.backends import DeviceInfo, OpenOptions
 from fuel_async.backends.cpu import BACKEND
-from fuel_async.fuel_dispatch import compiled, dispatch, kernel, pipelined, topology
+from fuel_async.fuel_dispatch import compiled, dispatch, fused, kernel, pipelined, topology
 from fuel_async.ir import CPU_DEVICE, BackendId, DType, Layout, OpKind
 from fuel_async.storage import alloc_cpu, from_array
 
@@ -57,6 +58,18 @@ def test_the_system_is_looked_at_through_the_facade() -> None:
     assert dispatch.resolve_target_backend(dispatch.global_registry(), ADD, DType.F32) in system.backends
 
 
+def test_fused_kernels_are_registered_through_the_facade() -> None:
+    registry = fused.FusedKernelRegistry()
+    dispatch.register_default_fused_kernels(registry)
+    bound = dispatch.global_bindings().lookup_entry(OpKind.RmsNormLastDim, F32[:2], CPU)
+    impl = registry.lookup_by_dtypes(own_dispatch.FusedOpId.RMS_NORM_LAST_DIM, CPU, F32[:2])
+    assert isinstance(impl, fused.BackendImpl)
+    assert impl.kernel is bound.kernel
+    assert impl.precision is bound.precision
+    assert isinstance(impl.precision, fused.PrecisionGuarantee)
+    assert impl.revision == fused.KernelRevisionHash(bound.kernel_revision_hash)
+
+
 def test_a_devices_queues_tell_what_is_pending() -> None:
     host = BACKEND.open(DeviceInfo(CPU_DEVICE, "host", None), OpenOptions())
     queues: dispatch.BackendStreams = host
@@ -72,6 +85,7 @@ def test_a_devices_queues_tell_what_is_pending() -> None:
 def test_the_facade_gives_the_packages_own_objects() -> None:
     assert topology.SystemTopology is own_registry.SystemTopology
     assert dispatch.global_bindings is own_registry.global_bindings
+    assert fused.register_fused is own_dispatch.register_fused
     assert compiled.compile_node is fuel_dispatch.compile_node is own_runtime.compile_node
     assert kernel.OpParams is fuel_dispatch.OpParams
     assert pipelined.PipelinedExecutor is fuel_dispatch.PipelinedExecutor is fa.PipelinedExecutor
