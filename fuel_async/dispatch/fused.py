@@ -18,13 +18,14 @@ from fuel_async.dispatch.kernel import DENSE_ONLY, CostExpr, CostFn, KernelCaps,
 from fuel_async.dispatch.node_params import derive_params
 from fuel_async.dispatch.revision import KernelRevisionHash
 from fuel_async.errors import DuplicateKernel, GraphError, RegistryMisuse
-from fuel_async.ir import BackendId, DType, PrecisionGuarantee, TensorType
+from fuel_async.ir import BackendId, Graph, PrecisionGuarantee
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fuel_async.dispatch.fused_params import FusedOpParams
     from fuel_async.dispatch.params import OpParams
+    from fuel_async.ir import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +155,16 @@ def fused_call(
     None when the op refuses them or takes other parameters, and for a number that has no entry.
     """
     entry = FUSED_OPS.get(id)
-    arity = len(shapes)
-    if entry is None or not isinstance(params, entry.takes) or not arity == len(dtypes) == entry.op.arity:
+    if entry is None or not isinstance(params, entry.takes) or not len(shapes) == len(dtypes) == entry.op.arity:
         return None
-    op, attrs = entry.op, params.attrs(entry.op)
-    inputs = [_type(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    op, attrs, scratch = entry.op, params.attrs(entry.op), Graph(entry.name)
     try:
-        shape, dtype = op.infer(inputs, attrs)
-        if op.check is not None:
-            op.check(inputs, attrs, shape)
+        operands = [
+            scratch.input(f"operand {place}", shape, dtype)
+            for place, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
+        ]
+        output = scratch.node(op, operands, attrs).type
     except GraphError:
         return None
-    output = TensorType(shape, dtype, -1)
-    return FusedCall((*shapes, shape), (*dtypes, dtype), derive_params(op, attrs, inputs, output))  # type: ignore[arg-type]
-
-
-def _type(shape: tuple[int, ...], dtype: DType) -> TensorType:
-    return TensorType(shape, dtype, -1)
+    kernel_params = derive_params(op, attrs, [operand.type for operand in operands], output)
+    return FusedCall((*shapes, output.shape), (*dtypes, output.dtype), kernel_params)  # type: ignore[arg-type]  # no symbols
