@@ -331,20 +331,19 @@ def _params_for(kernel: HostKernel, rows: int) -> OpParams | None:
             return None
 
 
+#: Operands repeat themselves after so many elements, a prime: making ten million takes longer than most kernels.
+_PERIOD = 99_991
+
+
 def _values(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
-    """Magnitudes around 1 of both signs; small counts for integers."""
+    """Magnitudes around 1 of both signs, for a dtype without a sign of one; small counts for integers."""
     kind = dtype.require_np()
     if dtype.is_int:
-        whole: Array = rng.integers(0, 100, shape).astype(kind)
-        return whole
-    magnitudes = rng.uniform(0.25, 2, shape).astype(np.float32)
-    if dtype is DType.F8E8M0:  # it has no sign
-        return magnitudes.astype(kind)
-    signs = rng.integers(0, 2, shape, np.int8)
-    signs *= 2
-    signs -= 1
-    both: Array = (magnitudes * signs).astype(kind)
-    return both
+        return np.resize(rng.integers(0, 100, _PERIOD).astype(kind), shape)
+    magnitudes = rng.uniform(0.25, 2, _PERIOD)
+    if dtype is not DType.F8E8M0:
+        magnitudes *= rng.choice([-1, 1], _PERIOD)
+    return np.resize(magnitudes.astype(kind), shape)
 
 
 #: The largest index and the like that an operand holds, by kind and the operand's place.

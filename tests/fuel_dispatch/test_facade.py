@@ -23,7 +23,9 @@ def test_the_hosts_kernels_make_its_capabilities() -> None:
     table = kernel.KernelBindingTable()
     dispatch.register_cpu_kernels(table)
     assert table.backend_supports(ADD, F32, CPU)
-    assert list(table.iter_keys()) == list(dispatch.global_bindings().iter_keys())
+    # Whoever has used `synthetic_op` in this process has published its kernels.
+    published = [key for key in dispatch.global_bindings().iter_keys() if key[0] is not OpKind.RuntimeFused]
+    assert list(table.iter_keys()) == published
     caps: dispatch.BackendCapabilities = dispatch.derive_backend_caps(CPU, CPU_DEVICE, table)
     assert isinstance(caps, dispatch.BackendCapabilities)
     assert caps.storage_substrate == dispatch.SubstrateClass.HostBytes

@@ -151,7 +151,8 @@ def broadcast_index(index: Index, shape: Shape, of: Shape) -> Index:
 
 def constants(dtype: npt.DTypeLike, *values: float) -> tuple[Array, ...]:
     """Return read-only 0-d arrays, as operands: a Python number would cost more than a small ufunc call."""
-    made = [np.array(value, dtype) for value in values]
+    with np.errstate(over="ignore"):  # a number beyond the dtype is infinite in it
+        made = [np.array(value, dtype) for value in values]
     for array in made:
         array.flags.writeable = False
     return tuple(made)
