@@ -149,9 +149,20 @@ class Driver:
 
     def start(self, run: ActiveRun) -> None:
         """Launch an admitted run."""
-        run.number = next(self._numbers)
-        self.active[run.number] = run
-        self.post(RunAdmitted(run.number, run.prepared.shape, run.priority))
+        number = run.number = next(self._numbers)
+        self.active[number] = run
+        shape = run.prepared.shape
+        if len(shape.needs) == 1 and self._busy.acquire(blocking=False):
+            try:
+                lane = self._scheduler.begin_alone(number, shape)
+            finally:
+                self._busy.release()
+            if lane is not None:
+                self._launch_alone(run, self._lanes[lane])
+                if self._events:
+                    self._pump()
+                return
+        self.post(RunAdmitted(number, shape, run.priority))
 
     def cancel(self, run: ActiveRun) -> None:
         """Nobody wants the results any more: what lanes hold of the run drains."""
@@ -159,8 +170,11 @@ class Driver:
 
     def post(self, event: Event) -> None:
         """Handle an event now, or leave it to the thread that is handling one."""
+        self._events.append(event)
+        self._pump()
+
+    def _pump(self) -> None:
         events, busy = self._events, self._busy
-        events.append(event)
         while events and busy.acquire(blocking=False):
             try:
                 while events:
@@ -239,6 +253,51 @@ class Driver:
                 self.post(RegionFinished(run.number, region))
             else:
                 self.post(RegionFailed(run.number, region, outcome))
+
+        handle.add_done_callback(settled)
+
+    def _launch_alone(self, run: ActiveRun, lane: Lane) -> None:
+        """Submit a run of one region that went the short way, and end it by the same way, unless something comes up."""
+        instance, number = run.instance.programs[0], run.number
+        values, outputs = run.values, run.outputs
+        feeds, given = run.prepared.ports[0]
+        handle = lane.submit(
+            instance,
+            values if feeds is None else [values[place] for place in feeds],
+            outputs if given is None else [outputs[place] for place in given],
+            stop=run,
+        )
+
+        def settled(handle: CompletionHandle) -> None:
+            outcome = handle.outcome()
+            if not isinstance(outcome, Timing):
+                self.post(RegionFailed(number, 0, outcome))
+                return
+            work_ns = run.work_ns = outcome.work_ns
+            instance.history.record(work_ns)
+            if run.progress is not None:
+                run.progress.done += 1
+            if run.stopped or not self._busy.acquire(blocking=False):
+                self.post(RegionFinished(number, 0))
+                return
+            others: Sequence[Instruction] | None = ()
+            try:
+                others = self._scheduler.end_alone(number)
+                if others is not None:
+                    self._deliver(run)
+                    self._release(run)
+                    self._perform(others)
+            except Exception as error:
+                self._abandon(number, error)
+            finally:
+                told, self._told = self._told, []
+                self._busy.release()
+            for waker, call in told:
+                waker.post(call)
+            if others is None:
+                self.post(RegionFinished(number, 0))
+            elif self._events:
+                self._pump()
 
         handle.add_done_callback(settled)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.errors import InvariantBroken
+from fuel_async.schedule.scheduler import Scheduler
 from fuel_async.schedule.spread import SpreadScheduler
 from fuel_async.schedule.spread_invariants import check_machine, check_spread
 from fuel_async.schedule.state import Phase, RunState
@@ -30,6 +31,9 @@ def check(scheduler: Runs[Any]) -> None:
         for region, lane in state.in_flight.items():
             held[lane] += 1
             held_ns[lane] += state.held_ns(region)
+    for shape, lane in scheduler.alone.values() if isinstance(scheduler, Scheduler) else ():
+        held[lane] += 1
+        held_ns[lane] += shape.predicted_ns[0]
     for lane, load in enumerate(scheduler.loads):
         found = (load.held, load.held_ns)
         if found != (held[lane], held_ns[lane]):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fuel_async.schedule.selector import LaneLoad
+    from fuel_async.schedule.shape import RunShape
 
 #: Events that the story remembers.
 STORY_LENGTH = 128
@@ -43,6 +44,14 @@ class Runs(ABC, Generic[StateT]):
     @abstractmethod
     def handle(self, event: Event) -> tuple[Instruction, ...]:
         """Take one fact into account and return what is to be done about it, in order."""
+
+    def begin_alone(self, run: int, shape: RunShape) -> int | None:
+        """Admit a run of one region by a shorter way than events, where there is one. See `Scheduler.begin_alone`."""
+        return None
+
+    def end_alone(self, run: int) -> Sequence[Instruction] | None:
+        """End it by the same way. See `Scheduler.end_alone`."""
+        return None
 
     def story(self, run: int) -> list[str]:
         """What was heard of and said about a run, oldest first, as far back as it is remembered."""

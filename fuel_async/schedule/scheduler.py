@@ -20,7 +20,7 @@ from fuel_async.schedule.state import NO_LANES, Phase, RunState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.schedule.shape import LaneShape
+    from fuel_async.schedule.shape import LaneShape, RunShape
 
 
 class Scheduler(Runs[RunState]):
@@ -36,14 +36,58 @@ class Scheduler(Runs[RunState]):
         self._apart = len(lanes) > 1 and not all(lane.takes_fine for lane in lanes)
         #: By run, which of the two it stands in.
         self._queued: dict[int, int] = {}
+        #: Runs of one region that have had nothing but their beginning: all that is known of them is shape and lane.
+        self.alone: dict[int, tuple[RunShape, int]] = {}
         self._handlers = {**self._handlers, RunAdmitted: self._admit, RegionFinished: self._finished}
 
     def handle(self, event: Event) -> tuple[Instruction, ...]:
         """Take one fact into account and return what is to be done about it, in order."""
+        if event.run in self.alone:
+            self._know(event.run)
         instructions = self._handlers[type(event)](event)
         told = (*instructions, *self._fill()) if self._queued else tuple(instructions)
         self._story.append((event, told))
         return told
+
+    # --- the short way of a run of one region -------------------------------------------------------
+
+    def begin_alone(self, run: int, shape: RunShape) -> int | None:
+        """Admit a run of one region and give it to a lane at once, when nobody waits and every lane has room.
+
+        Returns the lane; None when there is something to decide: then `RunAdmitted` is the way. An event about the run
+        takes it to the ordinary way at any moment.
+        """
+        if self._queued or not self._roomy():
+            return None
+        lane = choose_lane(self.loads, NO_LANES, shape.fine[0])
+        if lane is not None:
+            self.loads[lane].take(shape.predicted_ns[0])
+            self.alone[run] = shape, lane
+        return lane
+
+    def end_alone(self, run: int) -> Sequence[Instruction] | None:
+        """Note that such a run has finished and is to be delivered and released; return what others do now.
+
+        None when it went the ordinary way meanwhile: then `RegionFinished` is the way.
+        """
+        known = self.alone.pop(run, None)
+        if known is None:
+            return None
+        shape, lane = known
+        self.loads[lane].give(shape.predicted_ns[0])
+        return self._fill() if self._queued else ()
+
+    def _know(self, run: int) -> None:
+        """Take a run to the ordinary way: as if it had been admitted by an event."""
+        shape, lane = self.alone.pop(run)
+        state = self.runs[run] = RunState(run, shape, 0, self._turn)
+        state.issue(0, lane)
+
+    def forget(self, run: int) -> list[str]:
+        """Drop all that is known of a run that cannot go on; return its story."""
+        if run in self.alone:
+            self._know(run)
+        return super().forget(run)
 
     # --- events -----------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ def random_graph(
     tensors, so a larger window makes a wider graph. What ends unused is an output, and as much more as makes
     at least `outputs`.
     """
-    choices = _Rolled(random.Random(seed))
+    choices = Rolled(random.Random(seed))
     builder = Builder(choices, f"random{seed}", batch=batch, dtypes=dtypes, shape=shape, window=window, thrifty=True)
     while len(builder.graph) < nodes:
         _step(builder, ops)
@@ -124,19 +124,22 @@ def _finished(builder: Builder, outputs: int) -> Case:
     return Case(builder.graph, builder.feeds)
 
 
-class _Rolled:
+class Rolled:
     """Choices of a seeded generator."""
 
     def __init__(self, generator: random.Random) -> None:
         self._random = generator
 
     def integer(self, low: int, high: int) -> int:
+        """Return an integer of [low, high]."""
         return self._random.randint(low, high)
 
     def pick(self, options: Sequence[T]) -> T:
+        """Return one of `options`."""
         return self._random.choice(options)
 
     def chance(self, percent: int) -> bool:
+        """Return True `percent` times out of a hundred."""
         return self._random.random() * 100 < percent
 
 

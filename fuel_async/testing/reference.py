@@ -91,7 +91,11 @@ def reference(graph: Graph | FrozenGraph, feeds: Mapping[str, object]) -> dict[s
 
 def check_results(graph: Graph | FrozenGraph, feeds: Mapping[str, object], results: Mapping[str, object]) -> None:
     """Raise `AssertionError`, naming output and element, unless `results` agree with the expectations."""
-    expected = expectations(graph, feeds)
+    check_expected(expectations(graph, feeds), results)
+
+
+def check_expected(expected: Mapping[str, Expectation], results: Mapping[str, object]) -> None:
+    """Raise `AssertionError`, naming output and element, unless `results` are what is expected."""
     if list(results) != list(expected):
         raise AssertionError(f"outputs {list(results)}, expected {list(expected)}")
     for name, (value, tolerance) in expected.items():

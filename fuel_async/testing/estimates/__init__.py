@@ -42,11 +42,13 @@ def estimate(name: str, attrs: Any, shape: tuple[int, ...], dtype: DType, operan
     wide = [Operand(_widen(operand.value), operand.error) for operand in operands]
     with np.errstate(all="ignore"):
         x, e = RULES[name](node, wide)
-        e = np.asarray(e, np.float64)
-        if np.isnan(e).any():  # undetermined where the operands are not exact
+        x, e = np.asarray(x), np.asarray(e, np.float64)
+        if not np.isfinite(e).all():
             inexact = any(bool(operand.error.any()) for operand in operands)
-            e = np.where(np.isnan(e), math.inf if inexact else 0.0, e)
-        return Estimate(np.asarray(x).astype(dtype.require_np()), np.broadcast_to(e, shape))
+            # Of exact operands NaN and infinity follow without error; of others such results are undetermined.
+            special = np.isnan(e) if inexact else np.isnan(e) | ~np.isfinite(_widen(x))
+            e = np.where(special, math.inf if inexact else 0.0, e)
+        return Estimate(x.astype(dtype.require_np()), np.broadcast_to(e, shape))
 
 
 def _widen(value: Array) -> Array:

@@ -46,7 +46,8 @@ def _softmax(node: Node, args: Sequence[Operand]) -> Result:
     y = grown / np.add.reduce(grown, axis=-1, keepdims=True)
     # Rounding of x - max shifts every exponent by a unit of its size, and the operand's error shifts it
     # twice.
-    widest = np.maximum.reduce(np.abs(shifted), axis=-1, keepdims=True, initial=0.0)
+    sizes = np.where(np.isfinite(shifted), np.abs(shifted), 0.0)  # what is infinitely low does not round
+    widest = np.maximum.reduce(sizes, axis=-1, keepdims=True, initial=0.0)
     shift = 2 * np.maximum.reduce(e, axis=-1, keepdims=True, initial=0.0) + 2 * node.long.unit * widest
     drift = (16 + x.shape[-1]) * node.long.unit
     return rounded(node, 16, y, np.minimum(y * (np.expm1(shift) + drift), 1.0))
