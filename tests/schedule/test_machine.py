@@ -71,10 +71,24 @@ class Lanes(RuleBasedStateMachine):
         self.perform(self.machine.admit(run, shape, priority))
         return run
 
+    @rule(target=runs, predicted_ns=st.integers(1, 1_000), fine=st.booleans())
+    def begin_alone(self, predicted_ns: int, fine: bool) -> int:
+        run = len(self.shapes)
+        shape = self.shapes[run] = RunShape([frozenset()], [[]], [predicted_ns], [fine])
+        self.said[run], self.finished[run], self.launched[run] = [], set(), set()
+        lane = self.machine.begin_alone(run, shape)
+        self.machine.check()
+        if lane is None:
+            self.perform(self.machine.admit(run, shape))
+        else:
+            self.launch(Launch(run, 0, lane))
+        return run
+
     @rule(run=runs)
     def cancel(self, run: int) -> None:
         before = len(self.said[run])
-        alive = run in self.machine.runs and self.machine.runs[run].phase is Phase.RUNNING
+        alone = run in self.machine.alone
+        alive = alone or (run in self.machine.runs and self.machine.runs[run].phase is Phase.RUNNING)
         self.perform(self.machine.cancel(run))
         assert (Stop(run, None) in self.said[run][before:]) is alive
 
@@ -91,7 +105,12 @@ class Lanes(RuleBasedStateMachine):
             self.perform(self.machine.fail(run, letter, ArithmeticError(letter)))
         else:
             self.finished[run].add(region)
-            self.perform(self.machine.finish(run, letter))
+            others = self.machine.end_alone(run)
+            if others is None:
+                self.perform(self.machine.finish(run, letter))
+            else:
+                self.perform((Deliver(run), Release(run), *others))
+                self.machine.check()
 
     @invariant()
     def no_lane_idles_while_something_could_go_there(self) -> None:
