@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Drawn anew until the recipe's choices fit the case: the first operand has its dtype and one of its shapes.
 _TRIES = 64
+#: As many tries tell whether an op takes a class of shapes at all.
+_PROBES = 12
 
 #: Dtypes of leaves and views, which have no kernels of their own.
 _KERNELLESS = (DType.F32, DType.BF16, DType.U8, DType.I64)
@@ -135,13 +137,14 @@ def _dtypes(op: OpSpec) -> Sequence[str]:
 
 def _takes(op: OpSpec, dtype: str, shape: str) -> bool:
     """Whether the op can be given operands of such a shape."""
-    return shape == "large" or _posed(ConformanceCase(op.name, dtype, "contiguous", shape, "plain")) is not None
+    probe = ConformanceCase(op.name, dtype, "contiguous", shape, "plain")
+    return shape == "large" or _posed(probe, _PROBES) is not None
 
 
-def _posed(case: ConformanceCase) -> Posed | None:
+def _posed(case: ConformanceCase, tries: int = _TRIES) -> Posed | None:
     op, (source, _, target) = BY_NAME[case.op], case.dtype.partition("-")
     dtype = DType.parse(source)
-    for attempt in range(_TRIES):
+    for attempt in range(tries):
         choices = Rolled(random.Random(crc32(f"{case.id}#{attempt}".encode())))
         shape = choices.pick(SHAPES[case.shape])
         posed = Posed(
