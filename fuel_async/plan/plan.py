@@ -152,7 +152,9 @@ def _output_rows(rows: Rows) -> frozenset[int]:
 
 def _slots_of(rows: Rows, classes: Sequence[int]) -> list[int]:
     """The slots of the given classes, views included."""
-    return np.flatnonzero(np.isin(np.frombuffer(bytes(rows.classes), np.uint8), classes)).tolist()
+    wanted = np.zeros(256, np.bool_)
+    wanted[list(classes)] = True
+    return np.flatnonzero(wanted[np.frombuffer(bytes(rows.classes), np.uint8)]).tolist()
 
 
 def _order(regions: Cut, breathe: Breathe) -> Sequence[int]:
