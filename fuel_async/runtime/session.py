@@ -29,6 +29,9 @@ T = TypeVar("T")
 #: A worker thread breathes at least this often while it plans or binds.
 _BREATH_NS = 50_000
 
+#: It keeps the interpreter for at most this long: longer than a lane may, since a graph is planned once and run often.
+PLANNER_STRETCH_NS = 1_000_000
+
 
 class WorkerCall(Generic[T]):
     """One piece of host work for the worker lane; `value` is there once its handle has settled."""
@@ -63,7 +66,7 @@ class Session:
         self.worker: HostLane | InPlaceLane = (
             InPlaceLane("planner", CPU_DEVICE, config.clock)
             if config.clock.is_virtual
-            else HostLane("planner", CPU_DEVICE, counted=False)
+            else HostLane("planner", CPU_DEVICE, counted=False, longest_stretch_ns=PLANNER_STRETCH_NS)
         )
 
     @property

@@ -114,10 +114,18 @@ class _Job(HostSignal):
 class HostLane:
     """A worker thread behind a queue. Its thread starts with the first submission and ends with `close`."""
 
-    def __init__(self, name: str, location: DeviceLocation, *, counted: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        location: DeviceLocation,
+        *,
+        counted: bool = True,
+        longest_stretch_ns: int = LONGEST_STRETCH_NS,
+    ) -> None:
         """Name a lane of a host device. Nothing runs yet. Work that is not `counted` is none of the device's."""
         self.name, self.location = name, location
         self.inflight: Inflight | None = inflight_of(location) if counted else None
+        self.longest_stretch_ns = longest_stretch_ns
         self.due_ns = NEVER
         #: Known to the completions of this lane's own work.
         self.order = object()
@@ -289,10 +297,10 @@ class _Copy:
 class _Server:
     """The thread's side. It does not hold the lane: an idle lane that nobody refers to is collected, and this ends."""
 
-    __slots__ = ("_due", "_gave_ns", "_jobs", "_others_ns", "_sleep_s", "_stretch_ns")
+    __slots__ = ("_due", "_gave_ns", "_jobs", "_longest_ns", "_others_ns", "_sleep_s", "_stretch_ns")
 
     def __init__(self, lane: HostLane, jobs: SimpleQueue[_Job | None]) -> None:
-        self._jobs = jobs
+        self._jobs, self._longest_ns = jobs, lane.longest_stretch_ns
         self._gave_ns, self._stretch_ns, self._sleep_s, self._others_ns = 0, STRETCH_NS, 0.0, 0
         #: The lane whose job runs.
         self._due: HostLane | None = None
@@ -350,7 +358,7 @@ class _Server:
         else:
             wanted_ns = self._stretch_ns * 3 // 2
         self._others_ns = others_ns
-        self._stretch_ns = min(wanted_ns, LONGEST_STRETCH_NS)
+        self._stretch_ns = min(wanted_ns, self._longest_ns)
 
 
 def _shortest_sleep_s() -> float:

@@ -14,7 +14,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -32,8 +32,10 @@ TURN_BESIDE_OVERDUE_NS = 100_000
 #: against the next turn that is marked, as if it were all done there.
 UNMARKED_NS = 50_000
 
-#: How often a loop looks after working lanes; uvloop counts delays in milliseconds.
+#: How often a loop with work of its own looks after working lanes, and one without: a wake-up takes the interpreter
+#: from the lane that it is for. uvloop counts delays in milliseconds.
 LOOK_S = 0.001
+IDLE_LOOK_S = 0.005
 
 
 def _other_loop() -> str:
@@ -63,7 +65,18 @@ class Due(Protocol):
 class LoopShare:
     """One loop's waker, its ration of inline work, and its courtesy to lanes. Used on its loop's thread only."""
 
-    __slots__ = ("__weakref__", "_armed", "_lanes", "_left_ns", "_waiters", "calm", "loop", "waker")
+    __slots__ = (
+        "__weakref__",
+        "_armed",
+        "_lanes",
+        "_left_ns",
+        "_looked_ns",
+        "_waiters",
+        "_worked_ns",
+        "calm",
+        "loop",
+        "waker",
+    )
     _of: ClassVar[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShare]] = weakref.WeakKeyDictionary()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -77,6 +90,8 @@ class LoopShare:
         self._armed = False
         self._waiters: deque[tuple[asyncio.Future[None], int]] = deque()
         self._lanes: set[Due] = set()
+        #: At the last look: the time, and the processor time of the loop's thread.
+        self._looked_ns = self._worked_ns = 0
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> LoopShare:
@@ -142,7 +157,15 @@ class LoopShare:
             asyncio.get_running_loop().call_soon(self._look)
         elif self._lanes:
             wait_s = (min(lane.due_ns for lane in self._lanes) - perf_counter_ns()) / 1e9
-            asyncio.get_running_loop().call_later(min(max(wait_s, LOOK_S), 5 * LOOK_S), self._look)
+            shortest_s = LOOK_S if self._is_busy() else IDLE_LOOK_S
+            asyncio.get_running_loop().call_later(min(max(wait_s, shortest_s), IDLE_LOOK_S), self._look)
+
+    def _is_busy(self) -> bool:
+        """Whether the loop has worked for half of the time since it was asked last."""
+        now_ns, worked_ns = perf_counter_ns(), thread_time_ns()
+        busy = (worked_ns - self._worked_ns) * 2 > now_ns - self._looked_ns
+        self._looked_ns, self._worked_ns = now_ns, worked_ns
+        return busy
 
     def _help(self) -> bool:
         """Give the interpreter to a lane that is overdue; whether one then moved. About 60 µs, when needed."""

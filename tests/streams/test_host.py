@@ -626,6 +626,16 @@ def test_stretches_grow_while_no_other_thread_has_anything_to_do(clock: Clock, s
     assert server._stretch_ns == STRETCH_NS
 
 
+def test_a_lane_of_rare_work_may_have_longer_stretches(clock: Clock) -> None:
+    lane = HostLane("planner", HERE, longest_stretch_ns=2 * LONGEST_STRETCH_NS)
+    server = _Server(lane, lane._jobs)
+    server._due, server._gave_ns = lane, clock.now_ns
+    clock.others_ns = 0
+    while len(clock.slept) < 5:
+        _paced(server, clock, 64_000)
+    assert server._stretch_ns == 2 * LONGEST_STRETCH_NS
+
+
 @pytest.mark.parametrize(("sleep_ns", "argument_s"), [(55_000, 0.0), (5_000, SLEEP_NS / 1e9)])
 def test_the_shortest_sleep_is_one_that_lasts(clock: Clock, sleep_ns: int, argument_s: float) -> None:
     """a sleep of 0 lasts as long as the timer slack; where that is short, 50 µs are asked for"""

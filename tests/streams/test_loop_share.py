@@ -14,8 +14,8 @@ import pytest
 import trio
 
 from fuel_async.errors import WrongLoop
-from fuel_async.streams import LoopShare
-from fuel_async.streams.loop_share import TURN_BESIDE_OVERDUE_NS, TURN_NS, UNMARKED_NS
+from fuel_async.streams import LoopShare, loop_share
+from fuel_async.streams.loop_share import IDLE_LOOK_S, LOOK_S, TURN_BESIDE_OVERDUE_NS, TURN_NS, UNMARKED_NS
 from tests.streams.support import PATIENCE_S, turns
 
 if TYPE_CHECKING:
@@ -256,3 +256,20 @@ async def test_lanes_are_looked_after_until_their_work_is_done(share: LoopShare)
     await turns(until=lambda: not share._lanes)
     share.watch(lane)  # and anew
     await turns(until=lambda: not share._lanes)
+
+
+@pytest.mark.parametrize(("worked", "wait_s"), [(0.9, LOOK_S), (0.1, IDLE_LOOK_S)])
+async def test_a_loop_without_work_of_its_own_looks_rarely(
+    share: LoopShare, monkeypatch: pytest.MonkeyPatch, worked: float, wait_s: float
+) -> None:
+    """a wake-up takes the interpreter from the lane that it is for"""
+    now_ns, waits = 10**9, list[float]()
+    monkeypatch.setattr(loop_share, "perf_counter_ns", lambda: now_ns)
+    monkeypatch.setattr(loop_share, "thread_time_ns", lambda: int(now_ns * worked))
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda delay, call: waits.append(delay))
+    share.watch(Lane(due_ns=now_ns + 1))
+    for _ in range(3):
+        share._look()
+        now_ns += 10**6
+    assert waits[2:] == [wait_s, wait_s]
+    share._lanes.clear()
