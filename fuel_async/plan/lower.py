@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ from fuel_async.plan.overwrites import order_overwrites
 from fuel_async.plan.resolve import Target, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 #: A feed read by more rows than this is copied once, if it is no larger: patching an argument costs about 80 ns a run.
 COPIED_FEED_READERS = 16
@@ -32,6 +33,9 @@ COPIED_FEED_NBYTES = 4_096
 COPIED_OUTPUT_READERS = 16
 
 _COPY = BY_NAME["copy"]
+
+#: Rows that are counted or gone through in one C call.
+_SLICE = 1_024
 
 
 class Rows:
@@ -143,7 +147,7 @@ class _Lowering:
     def run(self, breathe: Breathe) -> Rows:
         graph, rows, memo, instead = self.graph, self.rows, self.memo, self.instead
         types, attrs = graph.types, graph.attrs
-        kernel, view = Form.KERNEL, Form.VIEW
+        kernel, view, add_row = Form.KERNEL, Form.VIEW, rows.row
         readers = self._readers(breathe)
         direct = self._direct_outputs(readers)
         self._leaves(readers)
@@ -172,7 +176,7 @@ class _Lowering:
                     inputs = tuple([self._dense(node, slot) for slot in inputs])
                 if node in direct:
                     rows.classes[node], rows.places[node] = SlotClass.OUTPUT, direct[node]
-                rows.row(node, call, inputs, node)
+                add_row(node, call, inputs, node)
             elif form is view:
                 self._view(node, op, instead.get(args[0], args[0]))
             if not node & 63:
@@ -182,42 +186,34 @@ class _Lowering:
                 self._copy(node, instead.get(node, node), rows.slot(SlotClass.OUTPUT, index, types[node]))
         return rows
 
-    def _readers(self, breathe: Breathe) -> dict[int, list[int]]:
-        """How many operands of kernels each input and output is, as it is or through views, in a list of one."""
-        graph, view = self.graph, Form.VIEW
-        readers = {node: [0] for node in (*graph.inputs.values(), *graph.outputs.values())}
-        for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
-            for arg in args:
-                count = readers.get(arg)
-                if count is None:
-                    continue
-                if op.form is view:
-                    readers[node] = count
-                else:
-                    count[0] += 1
-            if not node & 63:
-                breathe()
+    def _readers(self, breathe: Breathe) -> array[int]:
+        """How many operands of kernels each node is, as it is or through views."""
+        args, ops, view = self.graph.args, self.graph.ops, Form.VIEW
+        readers = count_items(args, len(args), breathe)
+        for start in range(len(ops) // _SLICE * _SLICE, -1, -_SLICE):
+            shown = [node for node, op in enumerate(ops[start : start + _SLICE], start) if op.form is view]
+            for node in reversed(shown):
+                readers[args[node][0]] += readers[node] - 1
+            breathe()
         return readers
 
-    def _direct_outputs(self, readers: dict[int, list[int]]) -> dict[int, int]:
+    def _direct_outputs(self, readers: Sequence[int]) -> dict[int, int]:
         """Nodes that a kernel may write where the caller will receive them, with their output's index."""
         nodes = list(self.graph.outputs.values())
         times = Counter(nodes)
         return {
             node: index
             for index, node in enumerate(nodes)
-            if self.graph.ops[node].form is Form.KERNEL
-            and times[node] == 1
-            and readers[node][0] <= COPIED_OUTPUT_READERS
+            if self.graph.ops[node].form is Form.KERNEL and times[node] == 1 and readers[node] <= COPIED_OUTPUT_READERS
         }
 
-    def _leaves(self, readers: dict[int, list[int]]) -> None:
+    def _leaves(self, readers: Sequence[int]) -> None:
         graph, rows = self.graph, self.rows
         for index, node in enumerate(graph.constants):
             rows.classes[node], rows.places[node] = SlotClass.CONSTANT, index
         for index, node in enumerate(graph.inputs.values()):
             rows.classes[node], rows.places[node] = SlotClass.FEED, index
-            if readers[node][0] > COPIED_FEED_READERS and graph.types[node].nbytes <= COPIED_FEED_NBYTES:
+            if readers[node] > COPIED_FEED_READERS and graph.types[node].nbytes <= COPIED_FEED_NBYTES:
                 self.instead[node] = self._temporary(node, node)
 
     def _view(self, node: int, op: OpSpec, slot: int) -> None:
@@ -257,6 +253,15 @@ class _Lowering:
         if call is None:
             call = self.memo[key] = resolve(self.target, self.graph, node, _COPY, [kind], kind)
         self.rows.row(node, call, (slot,), output)
+
+
+def count_items(tuples: Sequence[tuple[int, ...]], bound: int, breathe: Breathe) -> array[int]:
+    """How often each number below `bound` occurs in the tuples."""
+    counts = np.zeros(bound, np.int64)
+    for start in range(0, len(tuples), _SLICE):
+        np.add.at(counts, np.fromiter(chain.from_iterable(tuples[start : start + _SLICE]), np.int64), 1)
+        breathe()
+    return array("q", counts.tobytes())
 
 
 def _sizes(kind: TensorType) -> tuple[int, ...]:

@@ -125,7 +125,7 @@ class HostInstance:
                 raise KernelFailed(described, str(CPU_DEVICE), f"{type(error).__name__}: {error}", node) from error
 
     def _bind(self, constants: Sequence[Array], breathe: Breathe) -> list[_Chunk]:
-        program, table = self.program, self._arena.arrays
+        program, known = self.program, self._arena.arrays.__getitem__
         chunks: list[_Chunk] = []
         kernels: list[Callable[..., object]] = []
         bound: list[Sequence[Any]] = []
@@ -135,18 +135,15 @@ class HostInstance:
         for index, (what, row) in enumerate(zip(program.calls, program.rows, strict=True)):
             given = False
             try:
-                arrays: list[Any] = [table[slot] for slot in row]
+                args: Sequence[Any] = tuple(map(known, row))
             except KeyError:
-                arrays = [self._array(slot, constants) for slot in row]
-                given = any(array is None for array in arrays)
-            direct = getattr(what.kernel, "direct", None)
-            if direct is not None and not given:
-                kernels.append(direct)
-                bound.append(tuple(arrays))
-            else:
-                call, args = self._call(what, row, arrays, given, patterns)
-                kernels.append(call)
-                bound.append(args)
+                args = [self._array(slot, constants) for slot in row]
+                given = any(arg is None for arg in args)
+            call = getattr(what.kernel, "direct", None)
+            if call is None or given:
+                call, args = self._call(what, row, list(args), given, patterns)
+            kernels.append(call)
+            bound.append(args)
             cost = what.cost_ns
             spent += cost
             held += cost < HOLDS_NS

@@ -41,7 +41,9 @@ class FreeList:
         """Return the offset of `nbytes` free bytes. `before` masks the taker and all that precede it."""
         ranges = self._given.get(nbytes)
         if ranges and nbytes < LARGE_NBYTES:
-            for index in range(len(ranges) - 1, max(len(ranges) - 1 - _LOOKED_AT, -1), -1):
+            if not ranges[-1][1] & ~before:
+                return ranges.pop()[0]
+            for index in range(len(ranges) - 2, max(len(ranges) - 1 - _LOOKED_AT, -1), -1):
                 if not ranges[index][1] & ~before:
                     return ranges.pop(index)[0]
         return self._fit(nbytes, ~before) if nbytes else 0

@@ -8,7 +8,6 @@ with it; one that is there to do so also where the input is seen in another shap
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from fuel_async.dispatch import SlotClass
 from fuel_async.ir import Breathe, DType, TensorType, no_breath
+from fuel_async.plan.lower import count_items
 from fuel_async.plan.memory.freelist import FreeList
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 #: The largest alignment any device asks for, so that offsets are the same on every candidate device.
 ALIGNMENT = 256
+
+#: Slots that are numbered in one C call.
+_SLICE = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,10 @@ def assign_offsets(
     take, give = free.take, free.give
     classes, places, bases, types, calls = rows.classes, rows.places, rows.bases, rows.types, rows.calls
     uses, touched = _uses(rows, breathe), [0] * len(types)
-    canonical = array("i", range(len(types)))
+    canonical: list[int] = []
+    for start in range(0, len(types), _SLICE):
+        canonical.extend(range(start, min(start + _SLICE, len(types))))
+        breathe()
     first: dict[tuple[int, TensorType], int] = {}
     sizes: dict[TensorType, int] = {}
     temporary, destructive = int(SlotClass.TEMPORARY), rows.graph.destructive
@@ -107,15 +113,11 @@ def assign_offsets(
 
 def _uses(rows: Rows, breathe: Breathe) -> list[int]:
     """How often rows read each base slot."""
-    uses = [0] * len(rows.types)
-    bases = rows.bases
-    for row, slots in enumerate(rows.slots):
-        for slot in slots:
-            uses[bases[slot]] += 1
-        uses[slots[-1]] -= 1
-        if not row & 63:
-            breathe()
-    return uses
+    touched = np.frombuffer(count_items(rows.slots, len(rows.types), breathe), np.int64)
+    reads = touched - (np.frombuffer(rows.writers, np.int32) >= 0)  # a slot is written by one row at most
+    uses = np.zeros(len(reads), np.int64)
+    np.add.at(uses, np.frombuffer(rows.bases, np.int32), reads)
+    return uses.tolist()
 
 
 def _place_views(rows: Rows) -> None:
@@ -127,12 +129,16 @@ def _place_views(rows: Rows) -> None:
 
 def _dying_twin(rows: Rows, slots: tuple[int, ...], dying: Sequence[int], touched: Sequence[int], may: int) -> int:
     """A base slot that dies here, has the output's type, is read as it lies, and whose other readers are all done."""
-    kind, bases = rows.types[slots[-1]], rows.bases
+    types, bases = rows.types, rows.bases
+    kind = types[slots[-1]]
     for slot in slots[:-1]:
-        free = slot in dying and rows.types[slot] is kind and not touched[slot] & ~may
-        # A second, strided view of the same bytes among the inputs would be overwritten while it is read.
-        if free and (len(slots) == 2 or all(other == slot or bases[other] != slot for other in slots[:-1])):
-            return slot
+        if slot in dying and types[slot] is kind and not touched[slot] & ~may:
+            # A second, strided view of the same bytes among the inputs would be overwritten while it is read.
+            for other in slots[:-1]:
+                if bases[other] == slot != other:
+                    break
+            else:
+                return slot
     return -1
 
 
