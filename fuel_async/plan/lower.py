@@ -32,6 +32,9 @@ COPIED_FEED_NBYTES = 4_096
 #: An output read by more rows than this is written to the arena and copied at the end.
 COPIED_OUTPUT_READERS = 16
 
+#: Kernel calls that a target remembers from plan to plan: about a kilobyte each.
+MOST_CALLS = 16_384
+
 _COPY = BY_NAME["copy"]
 
 #: Rows that are counted or gone through in one C call.
@@ -142,7 +145,9 @@ class _Lowering:
         self.instead: dict[int, int] = {}
         #: Row-major copies of strided slots, for kernels that read no strides.
         self.dense: dict[int, int] = {}
-        self.memo: dict[tuple[object, ...], KernelCall] = {}
+        self.memo = target.calls
+        if len(self.memo) > MOST_CALLS:
+            self.memo.clear()
 
     def run(self, breathe: Breathe) -> Rows:
         graph, rows, memo, instead = self.graph, self.rows, self.memo, self.instead

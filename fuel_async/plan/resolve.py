@@ -6,7 +6,7 @@ What is asked here has the same answer for all nodes of equal op, parameters and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fuel_async.cost import Rates, default_cost_for_op_kind
@@ -37,6 +37,8 @@ class Target:
     precision: PrecisionGuarantee | None = None
     #: The regions of one run may be placed on several devices: the plan lists the values that cross them.
     spread: bool = False
+    #: What plans for this target found for (op, parameters, operand types): the same in all of them. Any thread.
+    calls: dict[tuple[object, ...], KernelCall] = field(default_factory=dict, init=False, repr=False, compare=False)
 
 
 def resolve(

@@ -11,18 +11,17 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.errors import FeedError, FuelError, UserError
-from fuel_async.ir import FrozenGraph, Graph, PrecisionGuarantee, freeze
 from fuel_async.runtime import feeds as feed_rules
 from fuel_async.runtime.admission import Admission
 from fuel_async.runtime.checkpoint import checkpoint
-from fuel_async.runtime.config import COPIED_NBYTES, INLINE_NS, OFF_LOOP_NBYTES, OFF_LOOP_NODES, Config
+from fuel_async.runtime.config import COPIED_NBYTES, INLINE_NS, OFF_LOOP_NODES, Config
 from fuel_async.runtime.entering import Entering
 from fuel_async.runtime.explain import Explanation, explain_local
 from fuel_async.runtime.feed_guards import FeedGuards
 from fuel_async.runtime.instances import Prepared, refuse_other_pins
 from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, described
 from fuel_async.runtime.plans import Key, PlanCache
-from fuel_async.runtime.single_flight import SingleFlight
+from fuel_async.runtime.preparing import Preparing, plan_key
 from fuel_async.runtime.statistics import Counters, DeviceStatistics, LinkStatistics, device_statistics
 from fuel_async.schedule import LaneShape, Scheduler
 from fuel_async.streams import LoopShare, Waker, without_frames
@@ -31,15 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fuel_async.backends import Device
-    from fuel_async.ir import DeviceLocation
+    from fuel_async.ir import DeviceLocation, FrozenGraph, Graph, PrecisionGuarantee
     from fuel_async.plan import Plan
     from fuel_async.registry import SystemTopology
     from fuel_async.runtime.instances import Array, PlanInstance
     from fuel_async.runtime.measured import Measured
     from fuel_async.runtime.session import Session
-
-#: The key of graphs without symbols, run without a precision floor.
-_PLAIN: Key = ((), None)
 
 #: What an inline run costs beside its kernels.
 _RUN_NS = 8_000
@@ -53,7 +49,7 @@ class Engine:
         location, budget_nbytes = self._held(config)
         self.admission = Admission(str(location), config.max_inflight, budget_nbytes, self._reclaim)
         self.cache = PlanCache(session, self.admission.free, self._make_prepared)
-        self.flights = SingleFlight(session)
+        self.preparing = Preparing(session, self.cache, self._plan)
         self._lanes = tuple(session.lanes)
         self._guards = FeedGuards()
         self.driver = self._make_driver(config)
@@ -138,7 +134,7 @@ class Engine:
         found = self._look_up(graph, feeds, precision)
         if found is None:
             with Entering(self):
-                found = await self._prepare(graph, feeds, precision)
+                found = await self.preparing.prepare(graph, feeds, precision)
         frozen, prepared, values = found
         median_ns = prepared.measured.history.measured_median_ns
         if median_ns is not None and median_ns <= INLINE_NS:
@@ -172,7 +168,7 @@ class Engine:
         if frozen is None:
             return None
         try:
-            key = _PLAIN if precision is None and not frozen.symbols else self._key(frozen, feeds, precision)
+            key = plan_key(frozen, feeds, precision)
         except FeedError:
             self.counters.failed += 1
             raise
@@ -300,34 +296,6 @@ class Engine:
 
     # --- preparing --------------------------------------------------------------------------------
 
-    def _key(self, frozen: FrozenGraph, feeds: Mapping[str, Any], precision: PrecisionGuarantee | None) -> Key:
-        if not frozen.symbols:
-            return _PLAIN if precision is None else ((), precision)
-        return feed_rules.symbol_sizes(frozen, feeds), precision
-
-    async def _prepare(
-        self, graph: Graph, feeds: dict[str, Any], precision: PrecisionGuarantee | None
-    ) -> tuple[FrozenGraph, Prepared, Sequence[Array]]:
-        """The way of a first run, or of feeds that must be converted. Feeds are checked before anything is planned."""
-        frozen = graph.frozen or await self._freeze(graph)
-        key = self._key(frozen, feeds, precision)
-        values = feed_rules.as_arrays(frozen, feeds, dict(key[0]))
-        prepared = self.cache.find(frozen, key)
-        if prepared is None:
-            if len(frozen) <= OFF_LOOP_NODES:
-                prepared = self.cache.prepare(frozen, key)
-            else:
-                prepared = await self.flights.do((frozen, key), lambda breathe: self._plan(frozen, key, breathe))
-        return frozen, prepared, [value if feed_rules.sound(value) else await self._copy(value) for value in values]
-
-    async def _freeze(self, graph: Graph) -> FrozenGraph:
-        if len(graph) <= OFF_LOOP_NODES:
-            return graph.freeze()
-        snapshot = graph.snapshot()
-        key = (graph, snapshot.count, len(snapshot.outputs))  # the graph itself: an id may be taken again
-        frozen = await self.flights.do(key, lambda breathe: freeze(snapshot, breathe))
-        return graph.adopt_frozen(frozen, snapshot)
-
     def _plan(self, frozen: FrozenGraph, key: Key, breathe: Any) -> Prepared:
         """In the worker thread: plan, and bind the instance of the run that asks."""
         prepared = self.cache.prepare(frozen, key, breathe)
@@ -344,14 +312,6 @@ class Engine:
             return prepared.bind()
         handle, call = self.session.call(prepared.bind)
         self.session.watch_worker()
-        await handle
-        return call.value
-
-    async def _copy(self, value: Array) -> Array:
-        """A row-major, aligned copy of a feed that kernels cannot read as it lies."""
-        if value.nbytes <= OFF_LOOP_NBYTES:
-            return value.copy(order="C")
-        handle, call = self.session.call(lambda breathe: value.copy(order="C"))
         await handle
         return call.value
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fuel_async.cost import LinkEstimate
-    from fuel_async.dispatch import BackendCapabilities, KernelBindingTable
     from fuel_async.runtime.config import Config
 
 T = TypeVar("T")
@@ -61,7 +60,7 @@ class Session:
         self._closed = self._released = False
         #: Gives the library's settings back should nobody close this.
         self._abandoned: weakref.finalize[[int], Session] | None = None
-        self._capabilities: tuple[KernelBindingTable, BackendCapabilities] | None = None
+        self._targets: dict[PrecisionGuarantee | None, Target] = {}
         #: The lane on which planning, binding and large conversions happen: none of a device's own.
         self.worker: HostLane | InPlaceLane = (
             InPlaceLane("planner", CPU_DEVICE, config.clock)
@@ -149,11 +148,18 @@ class Session:
 
     def target(self, precision: PrecisionGuarantee | None) -> Target:
         """Return what plans are made for: the kernels registered now, the device's facts and speeds."""
-        bindings = global_bindings()
-        cached = self._capabilities
-        if cached is None or cached[0] is not bindings:
-            cached = self._capabilities = (bindings, self.device.capabilities)
-        return Target(bindings, cached[1], self.device.rates, precision, spread=self.is_spread)
+        bindings, rates = global_bindings(), self.device.rates
+        target = self._targets.get(precision)
+        if (
+            target is None
+            or target.bindings is not bindings
+            or target.rates != rates
+            or target.spread != self.is_spread
+        ):
+            capabilities = self.device.capabilities
+            target = Target(bindings, capabilities, rates, precision, spread=self.is_spread)
+            self._targets[precision] = target
+        return target
 
     def topology(
         self, links: Mapping[tuple[DeviceLocation, DeviceLocation], LinkEstimate] | None = None

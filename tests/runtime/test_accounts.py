@@ -36,7 +36,7 @@ async def books(ex: fa.Executor) -> None:
     idle = sum(prepared.idle_nbytes for prepared in engine.cache.all())
     assert engine.admission.held_nbytes == idle
     assert not engine.entering
-    assert not engine.flights._flying
+    assert not engine.preparing.flights._flying
     assert not engine.driver.active
 
 

@@ -66,7 +66,7 @@ async def test_64_first_runs_of_a_large_graph_plan_once(ex: fa.Executor, planned
     assert all((one["y"] == 2_001).all() for one in found)
     assert planned == ["chain"]
     assert ex.statistics().plans_prepared == 1
-    assert (await ex.engine()).flights._flying == {}
+    assert (await ex.engine()).preparing.flights._flying == {}
     await settled(ex)
 
 
@@ -93,7 +93,9 @@ async def test_a_cancelled_caller_does_not_cancel_planning_for_the_others(ex: fa
     assert ex.statistics().runs_cancelled == 1
 
 
-async def test_planning_that_nobody_waits_for_any_more_leaves_nothing(ex: fa.Executor, held: Held) -> None:
+async def test_planning_that_nobody_waits_for_any_more_leaves_a_plan_and_nothing_else(
+    ex: fa.Executor, held: Held
+) -> None:
     await ex.__aenter__()
     g = chain(200)
     task = asyncio.create_task(ex.run(g, x=ones(16)))
@@ -104,8 +106,11 @@ async def test_planning_that_nobody_waits_for_any_more_leaves_nothing(ex: fa.Exe
     held.go.set()
     engine = await ex.engine()
     await engine.session.call(lambda breathe: None)[0]  # behind the plan, on the same thread
-    assert engine.flights._flying == {}
-    assert len(engine.cache.all()) == 1
+    assert engine.preparing.flights._flying == {}
+    assert engine.cache.all() == []  # the graph that was frozen is gone
+    held.entered.clear()
+    assert ((await ex.run(g, x=ones(16)))["y"] == 201).all()
+    assert not held.entered.is_set()
     watched = weakref.ref(g.frozen)
     del g, task
     gc.collect()

@@ -144,7 +144,7 @@ class SpreadEngine(Engine):
             found = self._look_up(graph, feeds, precision)
             if found is None:
                 with Entering(self):
-                    found = await self._prepare(graph, feeds, precision)
+                    found = await self.preparing.prepare(graph, feeds, precision)
             frozen, prepared, values = found
             prepared = cast("PreparedSpread", prepared)
             with Entering(self):

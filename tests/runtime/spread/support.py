@@ -198,7 +198,7 @@ def at_base_line(engine: SpreadEngine, machine: SimMachine) -> None:
     assert [(load.held, load.held_ns) for load in scheduler.loads] == [(0, 0)] * len(scheduler.loads)
     assert not any(memory.held_nbytes for memory in scheduler.machine.memories.values())
     assert (admission.runs, admission.held_nbytes, admission.waiting) == (0, 0, 0)
-    assert engine.flights._flying == {}
+    assert engine.preparing.flights._flying == {}
     for device in machine.devices:
         assert (inflight_count(device.location), pending_ns(device.location)) == (0, 0)
         assert [(lane.pending_count, lane.pending_ns) for lane in device.lanes] == [(0, 0)] * len(device.lanes)
