@@ -46,12 +46,8 @@ class Config:
     host_lanes: int
     blas_threads: int
     placement: Policy = earliest_finish
-
-    @property
-    def clock(self) -> Clock:
-        """What the times of given devices are read from; the host's clock when none says otherwise."""
-        given = [device.clock for device in self.devices or () if not isinstance(device, DeviceLocation)]
-        return next((clock for clock in given if clock is not HOST_CLOCK), HOST_CLOCK)
+    #: What times are read from.
+    clock: Clock = HOST_CLOCK
 
     def budget_nbytes(self, location: DeviceLocation) -> int | None:
         """The memory budget asked for on a device, None for the backend's own choice."""
@@ -68,6 +64,7 @@ def make_config(
     placement: str | Policy,
     host_lanes: int | None,
     blas_threads: int | None,
+    clock: Clock | None = None,
 ) -> Config:
     """Check an executor's arguments; `UserError` names the first that cannot be."""
     cores = os.cpu_count() or 1
@@ -78,8 +75,9 @@ def make_config(
         raise UserError(f"placement={placement!r} is not known; use {names}, or a function that chooses among offers")
     if devices is not None and not devices:
         raise UserError("devices=() leaves nothing to run on; name a device, or pass None for all of them")
+    wanted = None if devices is None else tuple(_device(device) for device in devices)
     return Config(
-        devices=None if devices is None else tuple(_device(device) for device in devices),
+        devices=wanted,
         memory_nbytes=_memory(memory),
         max_inflight=_positive("max_inflight", max_inflight, MAX_INFLIGHT),
         max_queued=_positive("max_queued", max_queued, MAX_QUEUED),
@@ -87,7 +85,23 @@ def make_config(
         # Lanes times library threads leave a core to the loop.
         blas_threads=_positive("blas_threads", blas_threads, max(1, (cores - 1) // lanes)),
         placement=policy,
+        clock=_clock(clock, wanted),
     )
+
+
+def _clock(clock: Clock | None, devices: Sequence[DeviceLocation | Device] | None) -> Clock:
+    """The one clock of all: that of the devices which have one of their own, else the host's."""
+    if devices is None and clock is not None and clock.is_virtual:
+        raise UserError("devices that are found here keep the host's clock; name simulated ones in devices=")
+    devices = devices or ()
+    given = [device.clock for device in devices if not isinstance(device, DeviceLocation)]
+    wanted = clock if clock is not None else next((one for one in given if one is not HOST_CLOCK), HOST_CLOCK)
+    for device in devices:
+        kept = HOST_CLOCK if isinstance(device, DeviceLocation) else device.clock
+        if kept is not wanted and (kept is not HOST_CLOCK or wanted.is_virtual):
+            name = device if isinstance(device, DeviceLocation) else device.location
+            raise UserError(f"{name} keeps another clock than the executor; give all devices one, and clock= the same")
+    return wanted
 
 
 def _device(device: DeviceLocation | str | Device) -> DeviceLocation | Device:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fuel_async.registry import SystemTopology
     from fuel_async.runtime.explain import Explanation
     from fuel_async.schedule import Policy
+    from fuel_async.streams import Clock
 
 
 class Executor:
@@ -43,6 +44,7 @@ class Executor:
     `max_inflight`: runs that may use lanes and memory at a time. `max_queued`: runs that `submit` lets wait beyond.
     `host_lanes`, `blas_threads`: worker threads of the host, and threads of its BLAS library (a setting of the whole
     process, restored at close); by default one lane, and a core is left to the loop.
+    `clock`: what times are read from, when simulated devices keep another than the host's; by default theirs.
     """
 
     def __init__(
@@ -55,8 +57,11 @@ class Executor:
         placement: Literal["earliest_finish", "spread"] | Policy = "earliest_finish",
         host_lanes: int | None = None,
         blas_threads: int | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        self._config = make_config(devices, memory, max_inflight, max_queued, placement, host_lanes, blas_threads)
+        self._config = make_config(
+            devices, memory, max_inflight, max_queued, placement, host_lanes, blas_threads, clock
+        )
         self._session = Session(self._config)
         self._engine: Engine | None = None
         self._opening = threading.Lock()

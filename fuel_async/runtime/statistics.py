@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fuel_async.backends import Device
     from fuel_async.ir import DeviceLocation
@@ -94,3 +94,20 @@ class Statistics:
     def runs(self) -> int:
         """Runs delivered."""
         return self.runs_inline + self.runs_on_lanes
+
+    def received(self, location: DeviceLocation) -> LinkStatistics:
+        """All that was copied into a device's memory, over whichever link."""
+        return _together([link for (_, destination), link in self.links.items() if destination == location])
+
+    def sent(self, location: DeviceLocation) -> LinkStatistics:
+        """All that was copied out of it."""
+        return _together([link for (source, _), link in self.links.items() if source == location])
+
+
+def _together(links: Sequence[LinkStatistics]) -> LinkStatistics:
+    return LinkStatistics(
+        copies=sum(link.copies for link in links),
+        nbytes=sum(link.nbytes for link in links),
+        predicted_s=sum(link.predicted_s for link in links),
+        actual_s=sum(link.actual_s for link in links),
+    )

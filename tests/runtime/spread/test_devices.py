@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fuel_async as fa
-from fuel_async.backends.sim import SimDeviceSpec
+from fuel_async.backends.sim import SimDeviceSpec, SimMachine, VirtualClock
 from fuel_async.errors import DeviceLost
+from fuel_async.ir import DeviceLocation
+from fuel_async.runtime.statistics import LinkStatistics
 from tests.runtime.spread.support import MS, chain, failed_with, fork, one, random_dag
 from tests.runtime.support import join
 
@@ -126,3 +128,37 @@ def test_devices_come_and_go_under_a_stream_of_runs(stage: Stage) -> None:
         assert world.ex.statistics().runs_failed == lost
 
     stage(scenario, 3)
+
+
+# --- one clock for all ---
+
+
+def test_an_executor_takes_the_clock_of_its_devices() -> None:
+    clock = VirtualClock()
+    devices = SimMachine([SimDeviceSpec(), SimDeviceSpec()], clock=clock).devices
+    assert fa.Executor(devices)._config.clock is clock
+    assert fa.Executor(devices, clock=clock)._config.clock is clock
+
+
+@pytest.mark.parametrize("others", [["cpu:0"], [], None], ids=["the host", "another machine", "what is found"])
+def test_devices_of_different_clocks_are_refused(others: list[str] | None) -> None:
+    machine = SimMachine([SimDeviceSpec()], clock=VirtualClock())
+    with pytest.raises(fa.UserError, match="clock"):
+        fa.Executor(None if others is None else [*machine.devices, *others], clock=VirtualClock())
+
+
+def test_what_a_device_sent_and_received_is_told(virtual: Stage) -> None:
+    async def scenario(world: World) -> None:
+        for seed in range(4):
+            await world.check(fork(3, 100_000), seed)
+        found = world.ex.statistics()
+        for device in world.devices:
+            received, sent = found.received(device.location), found.sent(device.location)
+            into = [link for (_, place), link in found.links.items() if place == device.location]
+            assert received.copies == sum(link.copies for link in into) > 0
+            assert received.nbytes == sum(link.nbytes for link in into) > 0
+            assert sent.copies > 0
+            assert sent.actual_s > 0
+        assert found.received(DeviceLocation.parse("cuda:99")) == LinkStatistics(0, 0, 0, 0)
+
+    virtual(scenario)
