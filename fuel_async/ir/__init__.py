@@ -10,13 +10,19 @@ from fuel_async.ir.borders import pad_backward as pad_backward
 from fuel_async.ir.borders import roll as roll
 from fuel_async.ir.borders import tril as tril
 from fuel_async.ir.borders import triu as triu
+from fuel_async.ir.bundle import BundleType as BundleType
+from fuel_async.ir.bundle import OutputView as OutputView
+from fuel_async.ir.bundle import bundle_type as bundle_type
+from fuel_async.ir.bundle import compose_bundle as compose_bundle
 from fuel_async.ir.creation import full as full
 from fuel_async.ir.creation import full_like as full_like
 from fuel_async.ir.creation import iota as iota
 from fuel_async.ir.creation import zeros as zeros
 from fuel_async.ir.creation import zeros_like as zeros_like
 from fuel_async.ir.decompose import COMPOSITES as COMPOSITES
+from fuel_async.ir.decompose import COMPOSITES_OF_SEVERAL as COMPOSITES_OF_SEVERAL
 from fuel_async.ir.decompose import decompose as decompose
+from fuel_async.ir.decompose import decompose_slots as decompose_slots
 from fuel_async.ir.device import CPU_DEVICE as CPU_DEVICE
 from fuel_async.ir.device import BackendId as BackendId
 from fuel_async.ir.device import DeviceLocation as DeviceLocation
@@ -50,6 +56,7 @@ from fuel_async.ir.indexed import index_add as index_add
 from fuel_async.ir.indexed import scatter_add as scatter_add
 from fuel_async.ir.indexed import take_along_axis as take_along_axis
 from fuel_async.ir.layout import Layout as Layout
+from fuel_async.ir.liveness import promote_views_for_liveness as promote_views_for_liveness
 from fuel_async.ir.op import Attrs as Attrs
 from fuel_async.ir.op import Form as Form
 from fuel_async.ir.op import OpSpec as OpSpec
@@ -60,6 +67,9 @@ from fuel_async.ir.ops import OPS as OPS
 from fuel_async.ir.ops.normalise import REDUCTION_NAMES as REDUCTION_NAMES
 from fuel_async.ir.ordering import Ordering as Ordering
 from fuel_async.ir.ordering import derive_ordering as derive_ordering
+from fuel_async.ir.scans import Scanned as Scanned
+from fuel_async.ir.scans import selective_scan as selective_scan
+from fuel_async.ir.slots import Bundle as Bundle
 from fuel_async.ir.symbol import Dim as Dim
 from fuel_async.ir.symbol import Shape as Shape
 from fuel_async.ir.symbol import Symbolic as Symbolic
