@@ -65,6 +65,7 @@ from fuel_async.ir.opkind import OpKind as OpKind
 from fuel_async.ir.ops import BY_NAME as BY_NAME
 from fuel_async.ir.ops import OPS as OPS
 from fuel_async.ir.ops.normalise import REDUCTION_NAMES as REDUCTION_NAMES
+from fuel_async.ir.ops.scan import SelectiveScan as SelectiveScan
 from fuel_async.ir.ordering import Ordering as Ordering
 from fuel_async.ir.ordering import derive_ordering as derive_ordering
 from fuel_async.ir.scans import Scanned as Scanned

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fuel_async.ir import BY_NAME, Symbolic
-from fuel_async.ir.ops.scan import SelectiveScan
+from fuel_async.ir import BY_NAME, SelectiveScan, Symbolic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -49,6 +49,7 @@ COUNTS = {
     ID.POWI_BACKWARD: 4,
     ID.INPLACE_AFFINE: 4,
     ID.FUSED_SOFTMAX_CROSS_ENTROPY: 4,
+    ID.SELECTIVE_SCAN: 4,
 }
 
 #: Numbers whose ops the graph does not have, and what brings them.
@@ -59,7 +60,7 @@ OWED = {
         "attention",
     ),
     **dict.fromkeys((ID.QMATMUL, ID.NF4_MATMUL), "quantised weights"),
-    **dict.fromkeys((ID.SELECTIVE_SCAN, ID.SSD_CHUNK_SCAN), "scans, which have several outputs"),
+    ID.SSD_CHUNK_SCAN: "scans by chunks",
 }
 
 

@@ -1,13 +1,13 @@
 """Selective scan: a recurrence along the sequence, all channels and states of all sequences at once.
 
 The formula stands at the op in `ir.ops.scan`. Each step needs the state before it, so the sequence is walked in Python,
-six passes over the states a step; what does not depend on the state is computed before, for all steps. Half types
+seven passes over the states a step; what does not depend on the state is computed before, for all steps. Half types
 compute in float32, the state between steps included, and are narrowed once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -35,36 +35,36 @@ def _check(shapes: Sequence[Shape], params: SelectiveScanParams) -> None:
 
 
 def _planes(params: SelectiveScanParams, *, half: bool) -> tuple[Shape, ...]:
-    """Shapes of the working arrays: steps, their inputs, c, decays, additions; for half types more, see `_kernel`."""
+    """Shapes of the working arrays, as `_kernel` names them; for half types also b, c, and results of one step."""
     batch, length, channels, states = params.batch, params.seqlen, params.dim, params.dstate
-    along, beside, state = (batch, length, channels), (batch, length, states), (batch, channels, states)
-    wide = ((channels, states), beside, state, (batch, channels)) if half else ()
-    return along, along, beside, state, state, *wide
+    along, beside, state = (batch, length, channels), (batch, length, states), (batch, states, channels)
+    wide = (beside, beside, (batch, channels)) if half else ()
+    return along, along, (states, channels), state, state, state, *wide
+
+
+class _States(NamedTuple):
+    """Working arrays of [batch, states, channels]: passes run along the channels, which are many."""
+
+    now: Array
+    decay: Array
+    added: Array
 
 
 def _walk(
-    steps: Array,
-    driven: Array,
-    a: Array,
-    b: Array,
-    c: Array,
-    y: Array,
-    state: Array,
-    decay: Array,
-    added: Array,
-    row: Array | None,
+    steps: Array, driven: Array, turned_a: Array, b: Array, c: Array, y: Array, states: _States, row: Array | None
 ) -> None:
-    """Carry `state` through all steps. Results are computed in `row` where `y` has another dtype."""
-    state.fill(0)
+    """Carry the states through all steps. Results are computed in `row` where `y` has another dtype."""
+    now, decay, added = states
+    now.fill(0)
     for step in range(y.shape[1]):
-        np.multiply(driven[:, step, :, None], b[:, step, None, :], added)
         if step:  # the state is 0 before the first one, whatever it would be multiplied by
-            np.multiply(steps[:, step, :, None], a, decay)
+            np.multiply(steps[:, step, None, :], turned_a, decay)
             np.exp(decay, decay)
-            np.multiply(state, decay, state)
-        np.add(state, added, state)
-        result = y[:, step] if row is None else row
-        np.vecdot(state, c[:, step, None, :], result)
+            np.multiply(now, decay, now)
+        np.multiply(driven[:, step, None, :], b[:, step, :, None], added)
+        np.add(now, added, now)
+        np.multiply(now, c[:, step, :, None], added)
+        np.add.reduce(added, 1, None, y[:, step] if row is None else row)
         if row is not None:
             y[:, step] = row
 
@@ -78,10 +78,10 @@ def _kernel(dtype: DType) -> HostKernel:
     ) -> Bound:
         _check([array.shape for array in (*inputs, *outputs)], params)
         planes = _planes(params, half=half)
-        steps, driven, dense_c, decay, added, *wide = (
+        steps, driven, turned_a, now, decay, added, *wide = (
             carve((compute,), shape, data)[0] for shape, data in zip(planes, scratch, strict=True)
         )
-        softplus = params.delta_softplus
+        states, softplus = _States(now, decay, added), params.delta_softplus
 
         def selective_scan(u: Array, delta: Array, a: Array, b: Array, c: Array, y: Array, last_state: Array) -> None:
             steps[...] = delta
@@ -89,14 +89,14 @@ def _kernel(dtype: DType) -> HostKernel:
                 np.logaddexp(steps, 0, steps)
             driven[...] = u
             np.multiply(driven, steps, driven)
-            dense_c[...] = c
-            if not wide:
-                _walk(steps, driven, a, b, dense_c, y, last_state, decay, added, None)
-                return
-            wide_a, wide_b, state, row = wide
-            wide_a[...], wide_b[...] = a, b
-            _walk(steps, driven, wide_a, wide_b, dense_c, y, state, decay, added, row)
-            last_state[...] = state
+            turned_a[...] = a.T
+            row = None
+            if wide:
+                wide_b, wide_c, row = wide
+                wide_b[...], wide_c[...] = b, c
+                b, c = wide_b, wide_c
+            _walk(steps, driven, turned_a, b, c, y, states, row)
+            last_state[...] = now.swapaxes(1, 2)
 
         return selective_scan, (*inputs, *outputs)
 
