@@ -142,6 +142,12 @@ def test_other_backends_and_siblings_come_in_the_order_of_the_table() -> None:
     assert price == CostEstimate(140, 80, 50)
 
 
+def test_outputs_have_the_names_of_the_graph(registry: FusedKernelRegistry) -> None:
+    for _, impl in registry.impls_for(ID.SELECTIVE_SCAN):
+        assert registry.bundle_slot_names(ID.SELECTIVE_SCAN, CPU, impl.dtypes) == ("y", "last_state")
+    assert registry.bundle_slot_names(ID.SELECTIVE_SCAN, NPU, (F32,) * 6) == ("slot0", "slot1")
+
+
 def test_the_process_has_one_frozen_registry() -> None:
     found = default_kernel_registry()
     assert found is default_kernel_registry()

@@ -64,7 +64,7 @@ def _walk(
         np.multiply(driven[:, step, None, :], b[:, step, :, None], added)
         np.add(now, added, now)
         np.multiply(now, c[:, step, :, None], added)
-        np.add.reduce(added, 1, None, y[:, step] if row is None else row)
+        np.add.reduce(added, 1, out=y[:, step] if row is None else row)
         if row is not None:
             y[:, step] = row
 

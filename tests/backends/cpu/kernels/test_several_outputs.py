@@ -1,4 +1,4 @@
-"""Laws of every registered kernel of the host that has several outputs: it is given them slot by slot, or as a bundle."""
+"""Laws of every registered kernel of the host that has several outputs, given slot by slot or as a bundle."""
 
 from __future__ import annotations
 
