@@ -166,8 +166,8 @@ class Graph:
         self._constants[made.index] = array
         return made
 
-    def output(self, name: str, value: Tensor | Bundle) -> None:
-        """Deliver `value` from each run under `name`; `BundleMisuse` for a bundle, whose slots can be delivered."""
+    def output(self, name: str, value: Tensor) -> None:
+        """Deliver `value` from each run under `name`."""
         _check_name("output", name, self._outputs)
         self.own("output", value)
         self._outputs[name] = value.index
@@ -205,8 +205,12 @@ class Graph:
         types = tuple([operand.type for operand in operands])
         if not op.slots:
             raise BundleMisuse(op.name, "gives one output; build it with Graph.node()", types)
-        if op.arity != len(operands):
+        if op.arity not in (-1, len(operands)) or not operands:
             raise _wrong_arity(op, operands)
+        try:
+            hash(attrs)
+        except TypeError as error:
+            raise GraphError(op.name, f"wanted hashable parameters, got {attrs}", types) from error
         kind = self._result(op, types, attrs, None)
         made = self._append(op, tuple([operand.index for operand in operands]), kind, attrs)
         assert isinstance(kind, BundleType)  # the op says so

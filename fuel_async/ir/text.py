@@ -212,7 +212,8 @@ class _Reader:
         elif match := _BUNDLE.fullmatch(line):
             self._bundle(self.graph, *match.groups()[:6])
         elif match := _OUTPUT.fullmatch(line):
-            self.graph.output(json.loads(match[1]), self._value(match[2]))
+            value = self._value(match[2])
+            self.graph.output(json.loads(match[1]), value)  # type: ignore[arg-type]  # it refuses bundles
         else:
             raise _error(f"no node, output or comment: {line[:80]!r}")
 

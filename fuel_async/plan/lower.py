@@ -3,9 +3,8 @@
 Nodes are taken in the order of `ir.ordering`, which is that of their numbers unless an op may write over its operand.
 Views disappear into slot layouts; a node whose kernel is not there, a reshape that allows no view, and an output that
 no kernel can write where the caller will receive it become explicit copies. The outputs of a node that has several are
-views of one slot of bytes, its bundle. What is the same for equal (op, parameters,
-operand types) is resolved once: kernel, parameters, price, scratch. Nothing is placed yet: see `plan.regions` and
-`plan.memory`.
+views of one slot of bytes, its bundle. What is the same for equal (op, parameters, operand types) is resolved once:
+kernel, parameters, price, scratch. Nothing is placed yet: see `plan.regions` and `plan.memory`.
 """
 
 from __future__ import annotations

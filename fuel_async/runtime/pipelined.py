@@ -275,9 +275,11 @@ class Walking:
             if graph.destructive:
                 self._shown[output] = 0
         waits = [self._producers[arg] for arg in args if arg in self._producers]
-        if not compiled.caps.strided_input:
+        if not op.takes_bundle:
             for position, arg in enumerate(args):
-                if not _dense(layouts[position]) or inputs[position].dtype is not types[position].dtype:
+                # A storage says one dtype: of another output of its bundle kernels are given a copy.
+                told = inputs[position].dtype is types[position].dtype
+                if not told or not (compiled.caps.strided_input or _dense(layouts[position])):
                     copied, handle = self._dense_copy(node, arg, lane, stop)
                     inputs[position], layouts[position] = copied, Layout.contiguous(layouts[position].shape)
                     waits.append(handle)

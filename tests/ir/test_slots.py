@@ -200,7 +200,7 @@ def test_random_graphs_are_legal_and_read_back(case: Case) -> None:
 
 #: Each with what the error says.
 MISUSES: list[tuple[Callable[[Graph, Bundle, Any], object], str]] = [
-    (lambda g, b, x: g.output("y", b), "output of (f32[2, 3, 4], f32[2, 4, 5]): a bundle is no tensor"),
+    (lambda g, b, x: g.output("y", cast("Any", b)), "output of (f32[2, 3, 4], f32[2, 4, 5]): a bundle is no tensor"),
     (lambda g, b, x: x + b, "add"),
     (lambda g, b, x: x @ b, "matmul of (f32[2, 3, 4], f32[2, 4, 5]): a bundle is no tensor"),
     (lambda g, b, x: fa.concat([x, cast("Any", b)]), "concat"),
@@ -284,6 +284,10 @@ def test_dtypes_that_a_scan_refuses() -> None:
         selective_scan(u, delta, a, b, c, delta_softplus=1)  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="takes 5 operands, got 2"):
         g.bundle(SCAN, (u, delta), SelectiveScan(False))
+    with pytest.raises(GraphError, match="wanted hashable parameters"):
+        g.bundle(SCAN, (u, delta, a, b, c), SelectiveScan(cast("Any", [])))
+    with pytest.raises(GraphError, match="takes other parameters than None"):
+        g.bundle(SCAN, (u, delta, a, b, c))
 
 
 # --- the verifier ---------------------------------------------------------------------------------------------

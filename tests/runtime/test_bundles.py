@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fuel_async as fa
+from fuel_async.dispatch import KernelCaps
 from fuel_async.errors import BundleMisuse, KernelFailed
 from fuel_async.ir import (
     BY_NAME,
@@ -22,13 +23,14 @@ from fuel_async.registry import global_bindings
 from fuel_async.runtime.compiled import dispatched_kernel_ident
 from fuel_async.storage import as_array
 from tests.extremes import FACES, OPS, extremes, found, register
-from tests.runtime.support import published
+from tests.runtime.support import TestKernel, published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from fuel_async.dispatch import KernelBindingTable
     from fuel_async.ir import Bundle
 
     Array = NDArray[Any]
@@ -110,6 +112,25 @@ async def test_kernels_that_read_no_strides_are_given_slots_row_major(ex: fa.Exe
     got = await every_way(ex, g, x=rows(5, 3), **feeds)
     assert got["plain"].tolist() == [found(rows(5, 3))[2].argmax()]
     assert got["state bound"].tolist() == got["state plain"].tolist() == got["state anew"].tolist()
+
+
+async def test_a_kernel_is_given_storages_of_the_dtype_it_reads(ex: fa.Executor) -> None:
+    """one that reads strides, and knows nothing of bundles"""
+    double = TestKernel(lambda x, out: np.add(x, x, out))
+
+    def more(table: KernelBindingTable) -> None:
+        caps = KernelCaps(strided_input=True)
+        table.register(OpKind.SqrElementwise, (fa.u32, fa.u32), BackendId.CPU, double, caps=caps, cost=double.cost)
+
+    with published(more):
+        g = fa.Graph()
+        made = extremes(g.input("x", (5, 3)))
+        g.output("place", made.slot(1).square())
+        g.output("turned", made.slot(1).flip().square())
+        got = await every_way(ex, g, x=rows(5, 3))
+    place = found(rows(5, 3))[1]
+    assert got["place"].tolist() == (2 * place).tolist()
+    assert got["turned"].tolist() == (2 * place[::-1]).tolist()
 
 
 SHAPES = {"u": (2, 3, 4), "delta": (2, 3, 4), "a": (4, 5), "b": (2, 3, 5), "c": (2, 3, 5)}
