@@ -24,6 +24,8 @@ Expression: TypeAlias = Callable[..., Any]
 WIDTH = 100
 _EPS = 1e-5
 _HALF = WIDTH // 2
+#: Of a scan: steps of a sequence, and states of a channel.
+_STEPS, _STATES = 10, 4
 
 
 def _erf(x: Array) -> Array:
@@ -86,6 +88,15 @@ def _rope(x: Array, cos: Array, sin: Array) -> Array:
     turned = np.concatenate([-x[..., _HALF:], x[..., :_HALF]], -1)
     result: Array = x * cos + turned * sin
     return result
+
+
+def _selective_scan(u: Array, delta: Array, a: Array, b: Array, c: Array) -> Array:
+    state, y = np.zeros((len(u), *a.shape), u.dtype), np.empty_like(u)
+    for t in range(u.shape[1]):
+        step = delta[:, t, :, None]
+        state = np.exp(step * a) * state + step * u[:, t, :, None] * b[:, t, None, :]
+        y[:, t] = (state * c[:, t, None, :]).sum(-1)
+    return y
 
 
 def _index_add(base: Array, index: Array, source: Array) -> Array:
@@ -188,6 +199,7 @@ COMPUTED: Mapping[OpKind, Expression] = {
     OpKind.MatMul: np.matmul,
     OpKind.FusedLinear: lambda x, weight, bias: x @ weight + bias,
     OpKind.Rope: _rope,
+    OpKind.SelectiveScan: _selective_scan,
     OpKind.IndexAdd: _index_add,
     OpKind.ScatterAdd: _scatter_add,
     OpKind.PadBackward: lambda g: g[1:-1, 1:-1].copy(),
@@ -224,6 +236,8 @@ class Case:
     inputs: tuple[Array, ...]
     shape: Shape
     params: OpParams
+    #: Shapes of the outputs after the first, whose values nobody looks at.
+    others: tuple[Shape, ...] = ()
 
 
 def expression_for(kernel: HostKernel) -> Expression:
@@ -279,6 +293,11 @@ def _shapes_for(op: OpKind, dtype: DType, inputs: int, rows: int) -> tuple[list[
         case OpKind.Rope:
             heads, angles = (2, rows // 2, WIDTH), (rows // 2, WIDTH)
             return [heads, angles, angles], heads, OpParams.Rope(2, rows // 2, WIDTH)
+        case OpKind.SelectiveScan:
+            steps = min(rows, _STEPS)
+            along, beside = (rows // steps, steps, WIDTH), (rows // steps, steps, _STATES)
+            params = OpParams.SelectiveScan(rows // steps, steps, WIDTH, _STATES, False)
+            return [along, along, (WIDTH, _STATES), beside, beside], along, params
         case OpKind.Pad:
             wide, border = (rows + 2, WIDTH + 2), ((1, 1), (1, 1))
             return alike, wide, OpParams.Pad(whole, wide, border, 0, np.ones((), dtype.require_np()).tobytes())
@@ -363,12 +382,14 @@ _BELOW: Mapping[OpKind, tuple[int, Callable[[int], int]]] = {
 def case_for(kernel: HostKernel, elements: int, seed: int = 0) -> Case:
     """Return a call over so many elements, a multiple of 200, with operands that are the same for a seed."""
     rng, rows = np.random.default_rng(seed), elements // WIDTH
-    shapes, shape, params = _shapes_for(kernel.op, kernel.dtypes[0], len(kernel.operands) - 1, rows)
-    dtypes = [kernel.dtypes[0]] * len(shapes) if kernel.variadic else kernel.operands[:-1]
+    outputs = len(kernel.slots) or 1
+    shapes, shape, params = _shapes_for(kernel.op, kernel.dtypes[0], len(kernel.operands) - outputs, rows)
+    dtypes = [kernel.dtypes[0]] * len(shapes) if kernel.variadic else kernel.operands[:-outputs]
     inputs = [_values(rng, dtype, of) for dtype, of in zip(dtypes, shapes, strict=True)]
     if kernel.op in _POSITIVE:
         inputs = [np.abs(operand) for operand in inputs]
     if kernel.op in _BELOW:
         place, below = _BELOW[kernel.op]
         inputs[place] = np.asarray(rng.integers(0, below(rows), shapes[place])).astype(inputs[place].dtype)
-    return Case(tuple(inputs), shape, _params_for(kernel, rows) or params)
+    others = ((shape[0], WIDTH, _STATES),) if kernel.op is OpKind.SelectiveScan else ()
+    return Case(tuple(inputs), shape, _params_for(kernel, rows) or params, others)

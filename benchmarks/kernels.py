@@ -129,7 +129,8 @@ def bound(kernel: HostKernel, case: Case, out: Array) -> Callable[[], object]:
     """Return the call of a kernel with operands, output and working memory in place."""
     sizes = kernel.scratch(case.params, [operand.shape for operand in case.inputs], case.shape)
     scratch = [np.zeros(nbytes, np.uint8) for nbytes in sizes]
-    function, args = kernel.bind(case.inputs, [out], case.params, scratch)
+    others = [np.empty(shape, dtype.require_np()) for shape, dtype in zip(case.others, kernel.slots[1:], strict=True)]
+    function, args = kernel.bind(case.inputs, [out, *others], case.params, scratch)
     return partial(function, *args)
 
 

@@ -36,6 +36,7 @@ from fuel_async.ir import rms_norm_backward as rms_norm_backward
 from fuel_async.ir import roll as roll
 from fuel_async.ir import rope as rope
 from fuel_async.ir import scatter_add as scatter_add
+from fuel_async.ir import selective_scan as selective_scan
 from fuel_async.ir import softmax_backward as softmax_backward
 from fuel_async.ir import softmax_cross_entropy as softmax_cross_entropy
 from fuel_async.ir import symbol as symbol
@@ -107,6 +108,7 @@ __all__ = [
     "roll",
     "rope",
     "scatter_add",
+    "selective_scan",
     "softmax_backward",
     "softmax_cross_entropy",
     "symbol",

@@ -59,6 +59,10 @@ class DTypeMismatch(GraphError):
     """Operand dtypes do not fit the op, or have no common dtype."""
 
 
+class BundleMisuse(GraphError):
+    """The outputs of a node that has several were used as if they were one, or a slot is not what it was taken for."""
+
+
 class DTypeParseError(UserError):
     """A text names no dtype."""
 

@@ -15,7 +15,7 @@ import pytest
 import fuel_async as fa
 from fuel_async.dispatch import KernelBindingTable
 from fuel_async.fuel_dispatch.dispatch import register_cpu_kernels
-from fuel_async.ir import OPS, BackendId, DType, Form, OpKind, OpSpec
+from fuel_async.ir import BY_NAME, OPS, BackendId, DType, Form, OpKind, OpSpec, SelectiveScan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,6 +143,12 @@ WRITTEN: Mapping[str, tuple[str, str]] = {
     "write_slice_rotating": ("t.write_slice_rotating(u, position)", "a ring of `modulus` places; a u32 scalar"),
     "move": ("t.move(device)", "as `t.to`, and `t` is not needed any more"),
     "release": ("t.release()", "no elements; `t` is not needed any more"),
+    "view_slot": ("bundle.slot(0)", "an output of an op that has several; `g.bundle(op, operands)` gives its bundle"),
+    "view_owned": ("bundle.owned(0)", "and a copy of it, which keeps none of the others alive"),
+    "selective_scan": (
+        "fa.selective_scan(seq, seq, states, steps, steps)",
+        "y and the last state of h = exp(delta · a) · h + delta · u · b, y = c · h; u, delta, a, b, c",
+    ),
 }
 
 
@@ -166,6 +172,8 @@ def row(op: OpSpec, kernels: KernelBindingTable) -> str:
     written, note = WRITTEN[op.name]
     code = f"`{written}`" if written else ""
     match op.form, op.kind:
+        case _, _ if op.takes_bundle:
+            served = "any; a view" if op.form is Form.VIEW else "any; a copy"
         case Form.KERNEL, OpKind() as kind:
             served = " ".join(dtype.as_str() for dtype in dtypes_of(kernels, kind))
         case Form.VIEW, _:
@@ -216,6 +224,9 @@ def test_what_is_written_builds_the_op(op: str) -> None:
         "targets": g.input("targets", (1,), fa.i64),
         "offset": g.input("offset", (), fa.i64),
         "position": g.input("position", (), fa.u32),
+        "seq": g.input("seq", (1, 3, 1)),
+        "states": g.input("states", (1, 2)),
+        "steps": g.input("steps", (1, 3, 2)),
         "name": "x",
         "value": 1.0,
         "dtype": fa.f64,
@@ -226,6 +237,8 @@ def test_what_is_written_builds_the_op(op: str) -> None:
         "low": 0,
         "high": 1,
     }
+    operands = [names[name] for name in ("seq", "seq", "states", "steps", "steps")]
+    names["bundle"] = g.bundle(BY_NAME["selective_scan"], operands, SelectiveScan(False))
     before = len(g)
     eval(WRITTEN[op][0], names)
     assert op in [spec.name for spec in g.snapshot().ops[before:]]

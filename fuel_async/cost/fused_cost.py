@@ -73,13 +73,13 @@ def cost_from_decompose(
             scratch.input(f"operand {place}", shape, dtype)
             for place, (shape, dtype) in enumerate(zip(input_shapes, input_dtypes, strict=True))
         ]
-        result = entry.decompose(operands, params)
+        results = entry.decompose_slots(operands, params)
     except (GraphError, UserError):
         return CostEstimate()
-    if scratch.node_at(result.index).op is entry.op:
-        return CostEstimate()
-    scratch.output("result", result)
-    return composed_cost(scratch.freeze(), caps)
+    for slot, result in enumerate(results):
+        scratch.output(f"result {slot}", result)
+    frozen = scratch.freeze()
+    return CostEstimate() if entry.op in frozen.ops else composed_cost(frozen, caps)
 
 
 def composed_cost(graph: FrozenGraph, caps: BackendCapabilities) -> CostEstimate:
@@ -102,7 +102,7 @@ def composed_cost(graph: FrozenGraph, caps: BackendCapabilities) -> CostEstimate
 def _part(graph: FrozenGraph, node: int, caps: BackendCapabilities) -> CostEstimate:
     op, kind = graph.ops[node], graph.types[node]
     assert op.kind is not None  # a kernel's
-    inputs = [graph.types[arg] for arg in graph.args[node]]
+    inputs = graph.operand_types(node)
     shapes: list[tuple[int, ...]] = [each.shape for each in (*inputs, kind)]  # type: ignore[misc]  # no symbols
     params = derive_params(op, graph.attrs[node], inputs, kind)
     return default_cost_for_op_kind(op.kind)(shapes, kernel_dtypes(op, inputs, kind), params, caps)

@@ -20,6 +20,7 @@ from fuel_async.dispatch import (
     MatmulParams,
     OpParams,
     PowIParams,
+    SelectiveScanParams,
     unknown_cost,
 )
 from fuel_async.ir import CostEstimate, DType, OpKind
@@ -224,6 +225,19 @@ def cost_fused_softmax_cross_entropy_primitive_cpu(
     return CostEstimate(3 * scores + 10 * rows, moved, CALL_NS)
 
 
+def cost_selective_scan_primitive_cpu(
+    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
+) -> CostEstimate:
+    """Sixteen flops a step, channel and state; the three operands of a step's channels, its states, and `a`."""
+    match params:
+        case SelectiveScanParams(batch, steps, channels, states):
+            rows = batch * steps
+            moved = _nbytes(3 * rows * channels + 2 * rows * states + channels * states, dtypes, 0)
+            return CostEstimate(16 * rows * channels * states, moved, CALL_NS)
+        case _:
+            return CostEstimate()
+
+
 _CHEAP = """Relu Neg Sqr Sqrt Recip Abs Step Floor Ceil Round Sign"""
 _TRANSCENDENTAL = """Tanh Exp Log Sin Cos Sigmoid Silu Gelu GeluErf Erf Rsqrt"""
 _BINARY = """Add Sub Mul Div Maximum Minimum Pow Rem"""
@@ -260,6 +274,7 @@ LAYER1: Mapping[OpKind, CostFn] = MappingProxyType(
         OpKind.CumSum: cost_shape_op_cpu,
         OpKind.Rope: cost_rope_primitive_cpu,
         OpKind.FusedLinear: cost_fused_linear_primitive_cpu,
+        OpKind.SelectiveScan: cost_selective_scan_primitive_cpu,
         OpKind.FusedSoftmaxCrossEntropy: cost_fused_softmax_cross_entropy_primitive_cpu,
         OpKind.Copy: cost_shape_op_cpu,
         OpKind.Concat: cost_shape_op_cpu,

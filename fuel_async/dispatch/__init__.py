@@ -65,6 +65,7 @@ from fuel_async.dispatch.params import ReduceSumToParams as ReduceSumToParams
 from fuel_async.dispatch.params import RollParams as RollParams
 from fuel_async.dispatch.params import RopeParams as RopeParams
 from fuel_async.dispatch.params import ScatterAddParams as ScatterAddParams
+from fuel_async.dispatch.params import SelectiveScanParams as SelectiveScanParams
 from fuel_async.dispatch.params import SoftmaxLastDimParams as SoftmaxLastDimParams
 from fuel_async.dispatch.params import TriangularParams as TriangularParams
 from fuel_async.dispatch.params import WriteSliceDoffParams as WriteSliceDoffParams

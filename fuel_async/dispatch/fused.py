@@ -47,10 +47,11 @@ class BackendImpl:
 class FusedKernelRegistry:
     """Kernels of fused ops. Mutable until `freeze()`, and its builder's alone; readable from any thread after it."""
 
-    __slots__ = ("_frozen", "_impls")
+    __slots__ = ("_frozen", "_impls", "_slot_names")
 
     def __init__(self) -> None:
         self._impls: dict[FusedOpId, list[tuple[BackendId, BackendImpl]]] = {}
+        self._slot_names: dict[tuple[FusedOpId, BackendId, KernelDTypes], tuple[str, ...]] = {}
         self._frozen = False
 
     def register(self, id: FusedOpId, backend: BackendId, impl: BackendImpl) -> None:  # noqa: A002 - the seeds' name
@@ -65,6 +66,30 @@ class FusedKernelRegistry:
         if not impl.dtypes:
             raise RegistryMisuse(f"a kernel of {backend} for {id} names no dtypes; list inputs, then the output")
         self._impls.setdefault(id, []).append((backend, impl))
+
+    def record_bundle_slot_names(
+        self,
+        id: FusedOpId,  # noqa: A002
+        backend: BackendId,
+        dtypes: KernelDTypes,
+        names: Sequence[str],
+    ) -> None:
+        """Say what the outputs are called that the kernels under exactly this key give, in order.
+
+        `RegistryMisuse` after `freeze`, when another number of names is given than the op has outputs (an op of one
+        output has no slots), when two are equal or one is empty.
+        """
+        if self._frozen:
+            raise RegistryMisuse("this registry of fused kernels is frozen and never changes; fill a new one")
+        count = _slot_count(id)
+        if len(names) != count or len(set(names)) != count or "" in names:
+            raise RegistryMisuse(f"{id} has {count} slots, each with a name of its own; got {list(names)}")
+        self._slot_names[id, backend, tuple(dtypes)] = tuple(names)
+
+    def bundle_slot_names(self, id: FusedOpId, backend: BackendId, dtypes: KernelDTypes) -> tuple[str, ...]:  # noqa: A002
+        """Return what was recorded under exactly this key, else slot0, slot1 and so on; () for an op of one output."""
+        found = self._slot_names.get((id, backend, tuple(dtypes)))
+        return tuple([f"slot{slot}" for slot in range(_slot_count(id))]) if found is None else found
 
     def freeze(self) -> FusedKernelRegistry:
         """Check the registry, make it immutable for good, and return it.
@@ -115,6 +140,12 @@ class FusedKernelRegistry:
         return (impl for found, impl in self._impls.get(fused, ()) if found == backend)
 
 
+def _slot_count(fused: FusedOpId) -> int:
+    """How many outputs share the bundle of the op; 0 for an op of one output, and for a number without an entry."""
+    entry = FUSED_OPS.get(fused)
+    return 0 if entry is None else len(entry.slot_names)
+
+
 def register_fused(
     registry: FusedKernelRegistry,
     id: FusedOpId,  # noqa: A002 - the seeds' name
@@ -127,17 +158,24 @@ def register_fused(
     caps: KernelCaps = DENSE_ONLY,
     revision: KernelRevisionHash = KernelRevisionHash.UNTRACKED,
     cost_expr: CostExpr | None = None,
+    slot_names: Sequence[str] = (),
 ) -> None:
     """Append a kernel for (op, backend, dtypes), inputs then output; errors are those of `register`.
 
-    Without a price of its own the kernel has that of the op's decomposition.
+    Without a price of its own the kernel has that of the op's decomposition. `slot_names` are those of its outputs, if
+    the op has several, as in `record_bundle_slot_names`.
     """
+    if slot_names:
+        registry.record_bundle_slot_names(id, backend, dtypes, slot_names)
     registry.register(id, backend, BackendImpl(kernel, tuple(dtypes), cost, precision, caps, revision, cost_expr))
 
 
 @dataclass(frozen=True, slots=True)
 class FusedCall:
-    """One call of a fused op as a price sees it: shapes and dtypes of inputs, then output, and kernel parameters."""
+    """One call of a fused op as a price sees it: shapes and dtypes of inputs, then output, and kernel parameters.
+
+    Of several outputs the first counts, as in the key of the kernel.
+    """
 
     shapes: tuple[tuple[int, ...], ...]
     dtypes: KernelDTypes
@@ -163,7 +201,7 @@ def fused_call(
             scratch.input(f"operand {place}", shape, dtype)
             for place, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
         ]
-        output = scratch.node(op, operands, attrs).type
+        output = (scratch.bundle(op, operands, attrs) if op.slots else scratch.node(op, operands, attrs)).type
     except GraphError:
         return None
     kernel_params = derive_params(op, attrs, [operand.type for operand in operands], output)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, ClassVar
 from fuel_async.dispatch.fused_params import FusedOpParams
 from fuel_async.dispatch.kernel import RUNTIME_FUSED_BASE
 from fuel_async.errors import UserError
-from fuel_async.ir import BY_NAME, OpKind, OpSpec, decompose
+from fuel_async.ir import BY_NAME, OpKind, OpSpec, decompose, decompose_slots
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fuel_async.ir import Tensor
+    from fuel_async.ir import Attrs, Tensor
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -138,14 +138,26 @@ class FusedOpEntry:
         """The operand whose bytes the op may write over."""
         return self.op.destroys
 
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """What the outputs of an op that has several are called, in order; () for an op of one output."""
+        return self.op.slots
+
     def decompose(self, operands: Sequence[Tensor], params: FusedOpParams) -> Tensor:
-        """Append what the op is made of to the graph of `operands`, or its own node where there is nothing else.
+        """Append what an op of one output is made of to the graph of `operands`, or its own node if there is no more.
 
         `GraphError` when the op refuses the operands; `UserError` for the parameters of another fused op.
         """
+        return decompose(self.op, operands, self._attrs(params))
+
+    def decompose_slots(self, operands: Sequence[Tensor], params: FusedOpParams) -> tuple[Tensor, ...]:
+        """The same for any op: all outputs in order, one where it has one."""
+        return decompose_slots(self.op, operands, self._attrs(params))
+
+    def _attrs(self, params: FusedOpParams) -> Attrs:
         if not isinstance(params, self.takes):
             raise UserError(f"{self.id} takes {self.takes.__name__}, got {params}")
-        return decompose(self.op, operands, params.attrs(self.op))
+        return params.attrs(self.op)
 
 
 def _entry(
@@ -184,6 +196,7 @@ FUSED_OPS: Mapping[FusedOpId, FusedOpEntry] = MappingProxyType(
                 _F.FORWARD,
                 _P.FusedSoftmaxCrossEntropy,
             ),
+            _entry(_ID.SELECTIVE_SCAN, "selective_scan", _F.FORWARD, _P.SelectiveScan),
         )
     }
 )

@@ -33,6 +33,7 @@ class FusedOpParams:
     PowIBackward: ClassVar[type[PowIBackward]]
     InplaceAffine: ClassVar[type[InplaceAffine]]
     FusedSoftmaxCrossEntropy: ClassVar[type[FusedSoftmaxCrossEntropy]]
+    SelectiveScan: ClassVar[type[SelectiveScan]]
 
     def attrs(self, op: OpSpec) -> Attrs:
         """Return the attrs of a node of `op`, which is the op that this variant is for."""
@@ -125,6 +126,13 @@ class FusedSoftmaxCrossEntropy(FusedOpParams):
         return REDUCTION_NAMES.index(self.reduction), self.ignore_index
 
 
+@dataclass(frozen=True, slots=True)
+class SelectiveScan(FusedOpParams):
+    """State-space recurrence, of (u, delta, a, b, c); with `delta_softplus` its steps are log(1 + exp(delta))."""
+
+    delta_softplus: bool = False
+
+
 FusedOpParams.SoftmaxLastDim = SoftmaxLastDim
 FusedOpParams.SoftmaxLastDimBackward = SoftmaxLastDimBackward
 FusedOpParams.FusedLinear = FusedLinear
@@ -137,3 +145,4 @@ FusedOpParams.LayerNormLastDimBackward = LayerNormLastDimBackward
 FusedOpParams.PowIBackward = PowIBackward
 FusedOpParams.InplaceAffine = InplaceAffine
 FusedOpParams.FusedSoftmaxCrossEntropy = FusedSoftmaxCrossEntropy
+FusedOpParams.SelectiveScan = SelectiveScan

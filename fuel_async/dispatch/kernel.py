@@ -49,7 +49,8 @@ class StorageLike(Protocol):
 
 
 #: `(inputs, outputs, layouts, params)`: input and output storages (`StorageLike`), input layouts followed by
-#: output layouts, parameters. Outputs are allocated by the caller; a kernel allocates nothing that outlives
+#: output layouts, parameters. Outputs are allocated by the caller; a kernel of several outputs is given one, with the
+#: layout of slot 0, whose `bundle` says where the slots lie. A kernel allocates nothing that outlives
 #: the call, raises typed errors for what it cannot take, and on an asynchronous device may only enqueue.
 KernelRef: TypeAlias = Callable[[Sequence[Any], Sequence[Any], Sequence[Layout], OpParams], None]
 
@@ -60,7 +61,8 @@ Bound: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
 class BindableKernel(Protocol):
     """The optional second face of a kernel; each member is looked up by name and may be missing.
 
-    `inputs` and `outputs` are the backend's raw arrays, already laid out (on the host: strided numpy views);
+    `inputs` and `outputs` are the backend's raw arrays, already laid out (on the host: strided numpy views), the
+    outputs of a bundle slot by slot;
     `scratch` are byte arrays of the sizes that `scratch_nbytes` asked for. The arguments that `bind` returns
     contain the operand arrays themselves, the same objects, never arrays derived from them: a run may put
     other arrays in their places.

@@ -63,6 +63,11 @@ def _cross_entropy(attrs: Any, inputs: Sequence[Sizes], output: Sizes) -> OpPara
     return OpParams.FusedSoftmaxCrossEntropy(math.prod(scores[:-1]), scores[-1], reduction, attrs.ignore_index)
 
 
+def _selective_scan(attrs: Any, inputs: Sequence[Sizes], output: Sizes) -> OpParams:
+    batch, steps, channels = inputs[0]
+    return OpParams.SelectiveScan(batch, steps, channels, inputs[2][1], attrs.delta_softplus)
+
+
 def _reduce_sum_to(attrs: Attrs, inputs: Sequence[Sizes], output: Sizes) -> OpParams:
     return OpParams.ReduceSumTo(inputs[0], output)
 
@@ -175,6 +180,7 @@ _RULES: Mapping[OpKind, _Rule] = {
     OpKind.RmsNormLastDim: _norm,
     OpKind.RmsNormLastDimBackward: _norm,
     OpKind.FusedSoftmaxCrossEntropy: _cross_entropy,
+    OpKind.SelectiveScan: _selective_scan,
     OpKind.Rope: _rope,
     OpKind.Affine: _affine,
     OpKind.PowIElementwise: _powi,
@@ -233,7 +239,7 @@ def kernel_dtypes(op: OpSpec, inputs: Sequence[TensorType], output: TensorType) 
     output.
 
     An op of any number of inputs is registered under the first of them, as (input, output); a write into a slice as
-    (what is written, output).
+    (what is written, output). The output is that of slot 0 where there are several.
     """
     if op.arity < 0:
         return inputs[0].dtype, output.dtype

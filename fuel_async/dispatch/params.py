@@ -30,6 +30,7 @@ class OpParams:
     CumSum: ClassVar[type[CumSumParams]]
     Rope: ClassVar[type[RopeParams]]
     FusedSoftmaxCrossEntropy: ClassVar[type[FusedSoftmaxCrossEntropyParams]]
+    SelectiveScan: ClassVar[type[SelectiveScanParams]]
     IndexSelect: ClassVar[type[IndexSelectParams]]
     Cast: ClassVar[type[CastParams]]
     Affine: ClassVar[type[AffineParams]]
@@ -173,6 +174,18 @@ class FusedSoftmaxCrossEntropyParams(OpParams):
     vocab: int
     reduction: str
     ignore_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SelectiveScanParams(OpParams):
+    """Scan `batch` sequences of `seqlen` steps in `dim` channels of `dstate` states each."""
+
+    batch: int
+    seqlen: int
+    dim: int
+    dstate: int
+    #: The steps are log(1 + exp(delta)).
+    delta_softplus: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +356,7 @@ OpParams.ReduceMaxToBackward = ReduceMaxToBackwardParams
 OpParams.CumSum = CumSumParams
 OpParams.Rope = RopeParams
 OpParams.FusedSoftmaxCrossEntropy = FusedSoftmaxCrossEntropyParams
+OpParams.SelectiveScan = SelectiveScanParams
 OpParams.IndexSelect = IndexSelectParams
 OpParams.Cast = CastParams
 OpParams.Affine = AffineParams

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from fuel_async.dispatch.kernel import KernelRef
     from fuel_async.dispatch.params import OpParams
-    from fuel_async.ir import CostEstimate, FrozenGraph, Layout, OpKind, TensorType
+    from fuel_async.ir import CostEstimate, FrozenGraph, Layout, OpKind, OutputView, TensorType
 
 
 class SlotClass(IntEnum):
@@ -73,6 +73,8 @@ class KernelCall:
     #: The kernel reads inputs through their strides.
     strided: bool = False
     scratch_nbytes: tuple[int, ...] = ()
+    #: The output is a bundle, a slot of bytes: where its slots lie in it. Empty for a kernel of one output.
+    bundle: tuple[OutputView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

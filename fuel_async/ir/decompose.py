@@ -15,7 +15,7 @@ import numpy as np
 
 from fuel_async.ir.creation import full_like, zeros_like
 from fuel_async.ir.dtype import DType
-from fuel_async.ir.functions import concat, minimum, where
+from fuel_async.ir.functions import concat, maximum, minimum, where
 from fuel_async.ir.indexed import gather
 from fuel_async.ir.ops.elementwise import AFFINE, POWI_BACKWARD, PowI
 from fuel_async.ir.ops.inplace import IN_PLACE
@@ -35,6 +35,7 @@ from fuel_async.ir.ops.normalise import (
 )
 from fuel_async.ir.ops.reduce import REDUCE_MAX_TO_BACKWARD
 from fuel_async.ir.ops.rope import ROPE
+from fuel_async.ir.ops.scan import SELECTIVE_SCAN, SelectiveScan
 from fuel_async.ir.symbol import divide
 
 if TYPE_CHECKING:
@@ -43,12 +44,16 @@ if TYPE_CHECKING:
 
 #: (operands, half types widened; attrs) -> the result, of any float dtype; None where there is no decomposition.
 _Rule: TypeAlias = Callable[[Sequence["Tensor"], Any], "Tensor | None"]
+#: The same of an op with several outputs: all of them.
+_SlotsRule: TypeAlias = Callable[[Sequence["Tensor"], Any], "tuple[Tensor, ...] | None"]
 
 #: A place that no axis has, since u32 counts places.
 _NOWHERE = float(2**32 - 1)
 _LEAST_INT32 = -(2**31)
 #: Below it float64 holds each integer, and no other integer is rounded to it.
 _EXACT = 2**53
+#: A longer recurrence is not taken apart, since it takes some nodes for each step.
+_MOST_STEPS = 1_024
 
 
 def decompose(op: OpSpec, operands: Sequence[Tensor], attrs: Attrs = None) -> Tensor:
@@ -65,6 +70,24 @@ def decompose(op: OpSpec, operands: Sequence[Tensor], attrs: Attrs = None) -> Te
         return own
     result = rule([_wide(operand) for operand in operands], attrs)
     return own if result is None else result.astype(own.dtype)
+
+
+def decompose_slots(op: OpSpec, operands: Sequence[Tensor], attrs: Attrs = None) -> tuple[Tensor, ...]:
+    """Append what `op` is made of, and return all of its outputs in order; shapes and dtypes are those of the op's own.
+
+    As `decompose`, which is for ops of one output, otherwise. Recurrences over a symbolic length, or over more than
+    1,024 steps, are not taken apart either: the outputs are then slots of the op's own bundle.
+    """
+    if not op.slots:
+        return (decompose(op, operands, attrs),)
+    own = operands[0].graph.bundle(op, operands, attrs)  # dropped by freezing, where its slots are not returned
+    rule = COMPOSITES_OF_SEVERAL.get(op)
+    if rule is None or any(0 in operand.shape for operand in operands):
+        return own.slots()
+    results = rule([_wide(operand) for operand in operands], attrs)
+    if results is None:
+        return own.slots()
+    return tuple([result.astype(view.dtype) for result, view in zip(results, own.type.views, strict=True)])
 
 
 def _wide(operand: Tensor) -> Tensor:
@@ -180,6 +203,26 @@ def _affine(operands: Sequence[Tensor], attrs: Attrs) -> Tensor:
     return operands[0].graph.node(AFFINE, operands, attrs)
 
 
+# --- recurrences --------------------------------------------------------------------------------------------
+
+
+def _selective_scan(operands: Sequence[Tensor], attrs: SelectiveScan) -> tuple[Tensor, ...] | None:
+    u, delta, a, b, c = operands
+    length = u.shape[1]
+    if not isinstance(length, int) or length > _MOST_STEPS:
+        return None
+    steps = maximum(delta, 0.0) + ((-abs(delta)).exp() + 1.0).log() if attrs.delta_softplus else delta
+    driven = steps * u
+    rows: list[Tensor] = []
+    state: Tensor | None = None
+    for step in range(length):
+        added = driven[:, step, :, None] * b[:, step, None, :]
+        state = added if state is None else (steps[:, step, :, None] * a).exp() * state + added
+        rows.append((state * c[:, step, None, :]).sum(-1).expand_dims(1))
+    assert state is not None  # the length is not 0
+    return concat(rows, axis=1), state
+
+
 #: The composite ops, with what they are made of.
 COMPOSITES: Mapping[OpSpec, _Rule] = MappingProxyType(
     {
@@ -197,3 +240,6 @@ COMPOSITES: Mapping[OpSpec, _Rule] = MappingProxyType(
         IN_PLACE["affine"]: _affine,
     }
 )
+
+#: The composite ops that have several outputs, likewise.
+COMPOSITES_OF_SEVERAL: Mapping[OpSpec, _SlotsRule] = MappingProxyType({SELECTIVE_SCAN: _selective_scan})

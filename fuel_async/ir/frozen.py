@@ -13,11 +13,12 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, compress
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.errors import GraphError, ShapeMismatch
+from fuel_async.ir.bundle import BundleType, OutputView, bundle_type
 from fuel_async.ir.op import Attrs, Check, Form, OpSpec, TensorType
 from fuel_async.ir.ops.inplace import RELEASE
 from fuel_async.ir.ops.movement import Slice
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fuel_async.ir.device import DeviceLocation
+    from fuel_async.ir.dtype import DType
 
 #: A C call over more items than this holds the interpreter for longer than a loop should wait.
 SLICE = 2_048
@@ -67,9 +69,16 @@ class FrozenGraph:
     pins: Mapping[int, DeviceLocation]
     #: Whether any op may write over its operand; `ir.ordering` says what that asks for.
     destructive: bool = False
+    #: The outputs of each node that has several: where they lie in its bytes. The node's type is that of slot 0.
+    bundles: Mapping[int, tuple[OutputView, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ops)
+
+    def operand_types(self, node: int) -> list[TensorType]:
+        """Return the types of what the node's kernel reads; of a bundle it reads the slot that it copies."""
+        types = self.types
+        return [types[node]] if self.ops[node].takes_bundle else [types[arg] for arg in self.args[node]]
 
     def line(self, node: int) -> str:
         """Return `file:line` of the user's line that built the node."""
@@ -124,6 +133,8 @@ class Snapshot:
     pins: Mapping[int, DeviceLocation]
     #: Whether there may be ops that write over their operand.
     destructive: bool = False
+    #: The types of nodes that have several outputs.
+    bundles: Mapping[int, BundleType] = field(default_factory=dict)
 
 
 def freeze(graph: Snapshot, breathe: Breathe = no_breath) -> FrozenGraph:
@@ -158,6 +169,7 @@ def freeze(graph: Snapshot, breathe: Breathe = no_breath) -> FrozenGraph:
     outputs = {name: place[i] for name, i in graph.outputs.items()}
     constants = {place[i]: value for i, value in graph.constants.items() if live[i]}
     pins = _pins(graph, live, place, breathe)
+    bundles = {place[node]: kind.views for node, kind in graph.bundles.items() if live[node]}
     ports = [inputs, outputs, list(constants)]
     digest, symbols = _digest(ops, args, types, attrs, [*ports, pins] if pins else ports, breathe)
     boolean = frozenset(name for name, node in outputs.items() if _is_boolean(ops, args, node))
@@ -177,7 +189,17 @@ def freeze(graph: Snapshot, breathe: Breathe = no_breath) -> FrozenGraph:
         tuple(sorted(symbols)),
         pins,
         graph.destructive and _destroys(ops, breathe),
+        bundles,
     )
+
+
+def with_ops(graph: FrozenGraph, ops: Sequence[OpSpec], breathe: Breathe = no_breath) -> FrozenGraph:
+    """Return `graph` with other ops at its nodes, which take the same operands and parameters. O(nodes)."""
+    ports = [graph.inputs, graph.outputs, list(graph.constants)]
+    if graph.pins:
+        ports.append(graph.pins)
+    digest, _ = _digest(ops, graph.args, graph.types, graph.attrs, ports, breathe)
+    return replace(graph, ops=ops, digest=digest)
 
 
 def _pins(graph: Snapshot, live: bytearray, place: Sequence[int], breathe: Breathe) -> dict[int, DeviceLocation]:
@@ -277,16 +299,21 @@ def _bind(graph: FrozenGraph, sizes: Mapping[str, int], breathe: Breathe) -> Fro
         for node, kind in enumerate(graph.types[part], part.start):
             if kind in bound:
                 continue
-            shape = tuple([bind(dim, sizes) for dim in kind.shape])
-            if any(dim < 0 for dim in shape):
-                raise ShapeMismatch(graph.describe(node), f"has a negative dimension in {shape} at {dict(sizes)}")
-            bound[kind] = interned.setdefault((shape, kind.dtype), _concrete(shape, kind))
+            slots = kind.views if isinstance(kind, BundleType) else (kind,)
+            concrete: list[TensorType] = []
+            for slot in slots:
+                shape = tuple([bind(dim, sizes) for dim in slot.shape])
+                if any(dim < 0 for dim in shape):
+                    raise ShapeMismatch(graph.describe(node), f"has a negative dimension in {shape} at {dict(sizes)}")
+                concrete.append(interned.setdefault((shape, slot.dtype), _concrete(shape, slot.dtype)))
+            bound[kind] = bundle_type(concrete) if isinstance(kind, BundleType) else concrete[0]
         types.extend([bound[kind] for kind in graph.types[part]])
         attrs.extend([_bind_slice(a, sizes) if a.__class__ is Slice else a for a in graph.attrs[part]])
         breathe()
     used = [(name, sizes[name]) for name in graph.symbols]
     digest = hashlib.blake2b(graph.digest + repr(used).encode(), digest_size=16).digest()
-    result = replace(graph, digest=digest, types=types, attrs=attrs, symbols=())
+    bundles = {node: kind.views for node in graph.bundles if isinstance(kind := types[node], BundleType)}
+    result = replace(graph, digest=digest, types=types, attrs=attrs, symbols=(), bundles=bundles)
     for part in _parts(len(graph)):
         for node, op in enumerate(graph.ops[part], part.start):
             if op.check is not None:
@@ -306,11 +333,11 @@ def _check_bound(graph: FrozenGraph, result: FrozenGraph, node: int, check: Chec
         raise ShapeMismatch(result.describe(node), error.reason) from None
 
 
-def _concrete(shape: tuple[int, ...], kind: TensorType) -> TensorType:
-    nbytes = kind.dtype.nbytes
+def _concrete(shape: tuple[int, ...], dtype: DType) -> TensorType:
+    nbytes = dtype.nbytes
     for dim in shape:
         nbytes *= dim
-    return TensorType(shape, kind.dtype, nbytes)
+    return TensorType(shape, dtype, nbytes)
 
 
 def _bind_slice(attrs: Any, sizes: Mapping[str, int]) -> Attrs:

@@ -11,21 +11,21 @@ built in one thread; a snapshot may be frozen in another while building goes on.
 
 from __future__ import annotations
 
-import math
 import sys
 from array import array
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from fuel_async.errors import DTypeMismatch, GraphError, ShapeMismatch
+from fuel_async.errors import BundleMisuse, DTypeMismatch, GraphError, ShapeMismatch
+from fuel_async.ir.bundle import BundleType, bundle_type
+from fuel_async.ir.constants import constant_array, scalar_array
 from fuel_async.ir.device import DeviceLocation
 from fuel_async.ir.dtype import DType
 from fuel_async.ir.frozen import Breathe, FrozenGraph, Snapshot, freeze, no_breath
 from fuel_async.ir.op import Attrs, Form, OpSpec, TensorType, require_array_dtype
 from fuel_async.ir.ops.leaf import CONSTANT, INPUT
 from fuel_async.ir.shape import normal_dims, show
+from fuel_async.ir.slots import Bundle
 from fuel_async.ir.symbol import Shape, Symbolic, is_static
 from fuel_async.ir.tensor import Scalar, Tensor
 
@@ -38,15 +38,12 @@ if TYPE_CHECKING:
 #: Names that `Executor.run` takes for itself and that therefore cannot name an input.
 RESERVED = frozenset({"on_device", "precision", "timeout_s", "priority"})
 
-#: What Python's numbers become where no dtype is named.
-_PLAIN: Mapping[str, np.dtype[Any]] = {"f": np.dtype(np.float32), "i": np.dtype(np.int64)}
-
 #: Source files whose frames are ours: the user's line is the first one outside of them.
 _OWN_FILES = frozenset(
     __file__.removesuffix("graph.py") + f"{name}.py"
     for name in (
         *("graph", "tensor", "views", "products", "functions", "text", "folds", "gradients", "fused"),
-        *("borders", "creation", "decompose", "indexed", "inplace"),
+        *("borders", "creation", "decompose", "indexed", "inplace", "scans", "slots"),
     )
 )
 
@@ -82,7 +79,10 @@ class Graph:
         self._pins: dict[int, DeviceLocation] = {}
         #: Where kernels that are appended now must run.
         self._pin: DeviceLocation | None = None
+        #: The types of nodes that have several outputs.
+        self._bundles: dict[int, BundleType] = {}
         self._interned: dict[tuple[Shape, DType], TensorType] = {}
+        self._interned_bundles: dict[tuple[TensorType, ...], BundleType] = {}
         self._inferred: dict[tuple[Any, ...], TensorType] = {}
         self._scalars: dict[tuple[Any, ...], Tensor] = {}
         self._frozen: FrozenGraph | None = None
@@ -159,7 +159,9 @@ class Graph:
         """
         if dtype is not None:
             require_array_dtype("constant", dtype)
-        array = _constant_array(value, dtype)
+        if isinstance(value, Tensor | Bundle):
+            raise GraphError("constant", "wanted an array or numbers; a Tensor has no value yet", [value.type])
+        array = constant_array(value, dtype)
         made = self._append(CONSTANT, (), self.type_of(array.shape, DType.from_numpy(array.dtype)), None)
         self._constants[made.index] = array
         return made
@@ -171,7 +173,9 @@ class Graph:
         self._outputs[name] = value.index
         self._frozen = None
 
-    def node(self, op: OpSpec, operands: Sequence[Tensor], attrs: Attrs = None, shape: Shape | None = None) -> Tensor:
+    def node(
+        self, op: OpSpec, operands: Sequence[Tensor | Bundle], attrs: Attrs = None, shape: Shape | None = None
+    ) -> Tensor:
         """Append an op of the table that has operands.
 
         `shape` is given for the views that cannot infer it, and for no other op. `GraphError` and its kinds
@@ -179,11 +183,9 @@ class Graph:
         """
         for operand in operands:
             if operand.__class__ is not Tensor or operand.graph is not self:
-                self.own(op.name, operand)
+                self._own_operand(op, operand)
         if op.arity not in (-1, len(operands)) or not operands:
-            wanted = "one or more" if op.arity < 0 else op.arity
-            operand_types = [operand.type for operand in operands]
-            raise GraphError(op.name, f"takes {wanted} operands, got {len(operands)}", operand_types)
+            raise _wrong_arity(op, operands)
         types = tuple([operand.type for operand in operands])
         key = (op, attrs, shape, *types)
         try:
@@ -191,8 +193,29 @@ class Graph:
         except TypeError as error:
             raise GraphError(op.name, f"wanted hashable parameters, got {attrs} and shape {shape}", types) from error
         if result is None:
+            if op.slots:
+                raise BundleMisuse(op.name, "gives several outputs; build it with Graph.bundle()", types)
             result = self._inferred[key] = self._result(op, types, attrs, shape)
         return self._append(op, tuple([operand.index for operand in operands]), result, attrs)
+
+    def bundle(self, op: OpSpec, operands: Sequence[Tensor], attrs: Attrs = None) -> Bundle:
+        """Append an op that gives several outputs; tensors are what `Bundle.slot` gives. Errors are those of `node`."""
+        for operand in operands:
+            self.own(op.name, operand)
+        types = tuple([operand.type for operand in operands])
+        if not op.slots:
+            raise BundleMisuse(op.name, "gives one output; build it with Graph.node()", types)
+        if op.arity not in (-1, len(operands)) or not operands:
+            raise _wrong_arity(op, operands)
+        try:
+            hash(attrs)
+        except TypeError as error:
+            raise GraphError(op.name, f"wanted hashable parameters, got {attrs}", types) from error
+        kind = self._result(op, types, attrs, None)
+        made = self._append(op, tuple([operand.index for operand in operands]), kind, attrs)
+        assert isinstance(kind, BundleType)  # the op says so
+        self._bundles[made.index] = kind
+        return Bundle(self, made.index, kind)
 
     @contextmanager
     def on(self, device: DeviceLocation | str) -> Iterator[None]:
@@ -239,6 +262,7 @@ class Graph:
             dict(self._outputs),
             self._pins,
             self._destructive,
+            dict(self._bundles),
         )
 
     def adopt_frozen(self, frozen: FrozenGraph, snapshot: Snapshot) -> FrozenGraph:
@@ -261,6 +285,8 @@ class Graph:
                 raise ShapeMismatch(op.name, f"{show(result)} has a negative dimension", types)
             if op.check is not None:
                 op.check(types, attrs, result)
+            if op.outputs is not None:
+                return self.bundle_of([self.type_of(*slot) for slot in op.outputs(types, attrs)])
         except (TypeError, ValueError, LookupError) as error:  # fields that hold something else than they should
             raise GraphError(op.name, f"cannot take {attrs} and shape {shape}: {error}", types) from error
         self._destructive = self._destructive or op.destroys is not None
@@ -279,6 +305,14 @@ class Graph:
             found = self._interned[key] = TensorType(shape, dtype, nbytes)
         return found
 
+    def bundle_of(self, slots: Sequence[TensorType]) -> BundleType:
+        """Return the one type of this graph for a node with outputs of the types `slots`."""
+        key = tuple(slots)
+        found = self._interned_bundles.get(key)
+        if found is None:
+            found = self._interned_bundles[key] = bundle_type(slots)
+        return found
+
     def scalar(self, value: Scalar, dtype: DType) -> Tensor:
         """Return a rank-0 constant, one for each value and dtype: numbers take the dtype of the tensor
         beside them.
@@ -291,7 +325,7 @@ class Graph:
             if isinstance(value, float) and not dtype.is_float:
                 reason = f"{value!r} is no integer; cast the tensor with astype() first"
                 raise DTypeMismatch("scalar", reason, [dtype])
-            array = _scalar_array(value, dtype)
+            array = scalar_array(value, dtype)
             if array is None:
                 reason = f"{value!r} is beyond its range; cast the tensor with astype() first"
                 raise DTypeMismatch("scalar", reason, [dtype])
@@ -300,11 +334,18 @@ class Graph:
 
     def own(self, op: str, value: object) -> None:
         """Refuse anything but a tensor of this graph."""
+        if isinstance(value, Bundle):
+            raise BundleMisuse(op, "a bundle is no tensor; take its outputs with slot() or owned()", [value.type])
         if not isinstance(value, Tensor):
             got = type(value).__name__
             raise GraphError(op, f"wanted a Tensor, got {got}; wrap arrays with Graph.constant()")
         if value.graph is not self:
             raise GraphError(op, f"a tensor of {value.graph!r} cannot be used in {self!r}", [value.type])
+
+    def _own_operand(self, op: OpSpec, value: object) -> None:
+        """Refuse what is no operand of `op`: for most ops anything but a tensor of this graph."""
+        if not (op.takes_bundle and isinstance(value, Bundle) and value.graph is self):
+            self.own(op.name, value)
 
     def _own_columns(self) -> None:
         """Leave the columns to the snapshots that have them, and go on with copies."""
@@ -334,61 +375,14 @@ class Graph:
         return Tensor(self, index, kind)
 
 
+def _wrong_arity(op: OpSpec, operands: Sequence[Tensor | Bundle]) -> GraphError:
+    wanted = "one or more" if op.arity < 0 else op.arity
+    return GraphError(op.name, f"takes {wanted} operands, got {len(operands)}", [operand.type for operand in operands])
+
+
 def _check_name(what: str, name: object, taken: Mapping[str, int], reserved: frozenset[str] = frozenset()) -> None:
     if not isinstance(name, str):
         raise GraphError(what, f"wanted a string as name, got {name!r}")
     if name in taken or name in reserved or not name:
         reason = "reserved" if name in reserved else "taken" if name else "empty"
         raise GraphError(what, f"the name {name!r} is {reason}; choose another")
-
-
-def _scalar_array(value: Scalar, dtype: DType) -> NDArray[Any] | None:
-    """A rank-0 array of `value`, or None when `dtype` cannot hold it."""
-    with np.errstate(over="ignore"):
-        try:
-            array = np.asarray(value, dtype=dtype.require_np())
-        except OverflowError:
-            return None
-    lost = dtype.is_float and math.isfinite(value) and not math.isfinite(array)
-    array.flags.writeable = False
-    return None if lost else array
-
-
-def _constant_array(value: object, dtype: DType | None) -> NDArray[Any]:
-    """`value` as a read-only, native, C-contiguous array that nobody else can write."""
-    if isinstance(value, Tensor):
-        raise GraphError("constant", "wanted an array or numbers; a Tensor has no value yet", [value.type])
-    try:
-        array = np.asarray(value, order="C", dtype=None if dtype is None else dtype.np)
-        if dtype is None and not hasattr(value, "dtype"):
-            array = array.astype(_PLAIN.get(array.dtype.kind, array.dtype), copy=False)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise GraphError("constant", f"numpy makes no array of it: {error}") from error
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    DType.from_numpy(array.dtype)
-    if array.dtype == np.bool_:
-        array = array.view(np.uint8)
-    if not (_is_fresh(array, value) or _is_immutable(array)):
-        array = array.copy()
-    array.flags.writeable = False
-    return array
-
-
-def _is_fresh(array: NDArray[Any], value: object) -> bool:
-    """Whether numpy made the bytes of `array` just now: of Python numbers, or by converting another array."""
-    if value.__class__ in (bool, int, float, list, tuple):
-        return True
-    return isinstance(value, np.ndarray) and array is not value and array.base is None
-
-
-def _is_immutable(array: NDArray[Any]) -> bool:
-    """Whether the array is plain and nobody else can write it: a view of a writable array is writable too."""
-    if not (array.flags.c_contiguous and array.flags.aligned):
-        return False
-    base: object = array
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
-            return False
-        base = base.base
-    return base is None or isinstance(base, bytes)

@@ -59,6 +59,8 @@ Infer: TypeAlias = Callable[[Sequence[TensorType], Any], tuple[Shape, DType]]
 #: (operand types, attrs, result shape): raises `ShapeMismatch` when they cannot belong together. What depends
 #: on symbols is let pass; it is checked again once they are bound.
 Check: TypeAlias = Callable[[Sequence[TensorType], Any, Shape], None]
+#: (operand types, attrs) -> (shape, dtype) of each output; raises as `Infer` does.
+Outputs: TypeAlias = Callable[[Sequence[TensorType], Any], tuple[tuple[Shape, DType], ...]]
 #: (operand layout, attrs, result shape) -> layout of the result over the same bytes, or None when it must be
 #: copied.
 ViewRule: TypeAlias = Callable[[Layout, Any, tuple[int, ...]], "Layout | None"]
@@ -112,6 +114,12 @@ class OpSpec:
     #: The operand whose bytes the op may write over, always the first; None for most ops. Whoever else reads that
     #: operand sees what it was before.
     destroys: int | None = None
+    #: The rule of all outputs, of an op that has several; `infer` gives the first. None for most ops.
+    outputs: Outputs | None = None
+    #: What these outputs are called, in order.
+    slots: tuple[str, ...] = ()
+    #: The operand is a bundle: the node of an op with several outputs. No other op takes one.
+    takes_bundle: bool = False
 
     #: Leaf, view or kernel: follows from `kind` and `view`.
     form: Form = field(init=False)

@@ -9,7 +9,11 @@
 
 Names are JSON strings; a constant's bytes are base64 of the row-major array, little-endian. Blank lines and
 lines that begin with # are skipped. `@cpu:0` after a node's parameters pins it to that device. A graph with
-bound symbols reads back as a graph of fixed shapes.
+bound symbols reads back as a graph of fixed shapes. A node with several outputs states the types of all of them, and
+`view_slot` and `view_owned` take one:
+
+    %5 = selective_scan %0 %1 %2 %3 %4 delta_softplus=false : (f32[1, 8, 2], f32[1, 2, 4])
+    %6 = view_slot %5 slot=1 : f32[1, 2, 4]
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from fuel_async.ir.graph import Graph
 from fuel_async.ir.op import Form
 from fuel_async.ir.ops import BY_NAME
 from fuel_async.ir.ops.borders import PAD_MODES, Pad, PadBackward, Roll
+from fuel_async.ir.ops.bundle import Slot
 from fuel_async.ir.ops.elementwise import Affine, Cast, Clamp, PowI
 from fuel_async.ir.ops.indexing import Along, IndexSelect
 from fuel_async.ir.ops.inplace import WriteSlice, WriteSliceDoff, WriteSliceRotating
@@ -36,6 +41,7 @@ from fuel_async.ir.ops.masks import MaskedFill, Triangular
 from fuel_async.ir.ops.movement import Axes, Concat, Permute, Slice
 from fuel_async.ir.ops.normalise import REDUCTION_NAMES, CrossEntropy, LayerNorm, RmsNorm
 from fuel_async.ir.ops.reduce import ArgExtreme, Cumulate, Reduce
+from fuel_async.ir.ops.scan import SelectiveScan
 from fuel_async.ir.symbol import parse_dim
 
 if TYPE_CHECKING:
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
 
     from fuel_async.ir.frozen import FrozenGraph, Snapshot
     from fuel_async.ir.op import Attrs, OpSpec, TensorType
+    from fuel_async.ir.slots import Bundle
     from fuel_async.ir.tensor import Tensor
 
 
@@ -99,7 +106,9 @@ CODECS: Mapping[type[tuple[Any, ...]], Mapping[str, _Codec]] = {
     Reduce: {"axes": _INTS, "keepdims": _BOOL},
     RmsNorm: {"eps": _FLOAT},
     Roll: {"axis": _INT, "shift": _INT},
+    SelectiveScan: {"delta_softplus": _BOOL},
     Slice: {"starts": _SHAPE, "steps": _INTS},
+    Slot: {"slot": _INT},
     Triangular: {"diagonal": _INT},
     WriteSlice: {"starts": _INTS},
     WriteSliceDoff: {"axis": _INT, "starts": _INTS},
@@ -111,7 +120,10 @@ _TYPE = r"(\w+)(\[[^\]]*\])"
 _GRAPH = re.compile(rf"graph {_STRING}")
 _INPUT = re.compile(rf"%(\d+) = input {_STRING} : {_TYPE}")
 _CONSTANT = re.compile(rf"%(\d+) = constant ([A-Za-z0-9+/=]*) : {_TYPE}(?:  #.*)?")
-_NODE = re.compile(rf"%(\d+) = (\w+)((?: %\d+)*)((?: \w+=(?:\[[^\]]*\]|[^\s\[]+))*)(?: @(\S+))? : {_TYPE}")
+_COMPUTED = r"%(\d+) = (\w+)((?: %\d+)*)((?: \w+=(?:\[[^\]]*\]|[^\s\[]+))*)(?: @(\S+))?"
+_NODE = re.compile(rf"{_COMPUTED} : ({_TYPE})")
+_BUNDLE = re.compile(rf"{_COMPUTED} : (\({_TYPE}(?:, {_TYPE})*\))")
+_EACH_TYPE = re.compile(_TYPE)
 _OUTPUT = re.compile(rf"output {_STRING} = %(\d+)")
 _FIELD = re.compile(r" (\w+)=(\[[^\]]*\]|\S+)")
 
@@ -150,7 +162,7 @@ def from_text(text: str) -> Graph:
 
 def _node_text(columns: Snapshot | FrozenGraph, node: int, names: Mapping[int, str]) -> str:
     op, attrs, kind = columns.ops[node], columns.attrs[node], columns.types[node]
-    shown = f": {kind.dtype}{_SHAPE.write(kind.shape)}"
+    shown = f": {kind}"
     if op is INPUT:
         return f"%{node} = input {json.dumps(names[node])} {shown}"
     if op is CONSTANT:
@@ -183,7 +195,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.graph: Graph | None = None
-        self._tensors: list[Tensor] = []
+        self._made: list[Tensor | Bundle] = []
 
     def read(self, line: str) -> None:
         if self.graph is None:
@@ -196,9 +208,12 @@ class _Reader:
         elif match := _CONSTANT.fullmatch(line):
             self._constant(self.graph, *match.groups())
         elif match := _NODE.fullmatch(line):
-            self._node(self.graph, *match.groups())
+            self._node(self.graph, *match.groups()[:6])
+        elif match := _BUNDLE.fullmatch(line):
+            self._bundle(self.graph, *match.groups()[:6])
         elif match := _OUTPUT.fullmatch(line):
-            self.graph.output(json.loads(match[1]), self._tensor(match[2]))
+            value = self._value(match[2])
+            self.graph.output(json.loads(match[1]), value)  # type: ignore[arg-type]  # it refuses bundles
         else:
             raise _error(f"no node, output or comment: {line[:80]!r}")
 
@@ -212,31 +227,46 @@ class _Reader:
         made = graph.constant(np.frombuffer(raw, kind.require_np()).reshape(shape))
         self._add(node, made, graph.type_of(shape, kind))
 
-    def _node(
-        self, graph: Graph, node: str, name: str, args: str, fields: str, pin: str | None, dtype: str, dims: str
-    ) -> None:
-        op = BY_NAME.get(name)
-        if op is None:
-            raise _error(f"there is no op {name!r}")
-        operands = [self._tensor(arg) for arg in args.replace("%", "").split()]
-        shape = _SHAPE.read(dims)
-        if pin is not None and op.form is not Form.KERNEL:
-            raise _error(f"{name} has no place and cannot be pinned to {pin}")
+    def _node(self, graph: Graph, node: str, name: str, args: str, fields: str, pin: str | None, kind: str) -> None:
+        op, operands = _op(name, pin), self._operands(args)
+        (stated,) = _types(graph, kind)
         with nullcontext() if pin is None else graph.on(pin):
-            made = graph.node(op, operands, _attrs(op, fields), shape if op.is_given else None)
-        self._add(node, made, graph.type_of(shape, DType.parse(dtype)))
+            made = graph.node(op, operands, _attrs(op, fields), stated.shape if op.is_given else None)
+        self._add(node, made, stated)
 
-    def _tensor(self, node: str) -> Tensor:
-        if int(node) >= len(self._tensors):
+    def _bundle(self, graph: Graph, node: str, name: str, args: str, fields: str, pin: str | None, kinds: str) -> None:
+        op, operands = _op(name, pin), self._operands(args)
+        with nullcontext() if pin is None else graph.on(pin):
+            made = graph.bundle(op, operands, _attrs(op, fields))  # type: ignore[arg-type]  # it refuses bundles
+        self._add(node, made, graph.bundle_of(_types(graph, kinds)))
+
+    def _operands(self, args: str) -> list[Tensor | Bundle]:
+        return [self._value(arg) for arg in args.replace("%", "").split()]
+
+    def _value(self, node: str) -> Tensor | Bundle:
+        if int(node) >= len(self._made):
             raise _error(f"%{node} is not defined above")
-        return self._tensors[int(node)]
+        return self._made[int(node)]
 
-    def _add(self, node: str, made: Tensor, stated: TensorType) -> None:
-        if int(node) != len(self._tensors):
-            raise _error(f"wanted node %{len(self._tensors)} here, got %{node}")
+    def _add(self, node: str, made: Tensor | Bundle, stated: TensorType) -> None:
+        if int(node) != len(self._made):
+            raise _error(f"wanted node %{len(self._made)} here, got %{node}")
         if made.type is not stated:
             raise _error(f"the type is {made.type}, not {stated}")
-        self._tensors.append(made)
+        self._made.append(made)
+
+
+def _op(name: str, pin: str | None) -> OpSpec:
+    op = BY_NAME.get(name)
+    if op is None:
+        raise _error(f"there is no op {name!r}")
+    if pin is not None and op.form is not Form.KERNEL:
+        raise _error(f"{name} has no place and cannot be pinned to {pin}")
+    return op
+
+
+def _types(graph: Graph, text: str) -> list[TensorType]:
+    return [graph.type_of(_SHAPE.read(dims), DType.parse(dtype)) for dtype, dims in _EACH_TYPE.findall(text)]
 
 
 def _attrs(op: OpSpec, fields: str) -> Attrs:

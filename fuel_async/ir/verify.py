@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuel_async.errors import GraphIllegal, UserError
+from fuel_async.ir.bundle import BundleType, compose_bundle
 from fuel_async.ir.dtype import DType
 from fuel_async.ir.op import Form, TensorType
 from fuel_async.ir.ops import OPS
 from fuel_async.ir.ops.leaf import CONSTANT, INPUT
 from fuel_async.ir.shape import show
-from fuel_async.ir.symbol import Symbolic
+from fuel_async.ir.symbol import Symbolic, is_static
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -84,6 +85,22 @@ def _leaves(graph: FrozenGraph) -> Iterator[Violation]:
             yield node, f"{'unlisted' if node in listed else 'no'} {op.name}"
 
 
+def _bundles(graph: FrozenGraph) -> Iterator[Violation]:
+    several = {node for node, op in enumerate(graph.ops) if op.slots}
+    for node in sorted(several ^ graph.bundles.keys()):
+        yield node, "several outputs that are not listed" if node in several else "slots of a node with one output"
+    for node in several & graph.bundles.keys():
+        kind = graph.types[node]
+        if not isinstance(kind, BundleType):
+            yield node, f"{kind} for several outputs"
+        elif kind.views != graph.bundles[node]:
+            yield node, f"slots of {kind} that are not those of the type"
+    for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
+        for arg in args:
+            if (arg in graph.bundles) is not op.takes_bundle:
+                yield node, f"{op.name} of %{arg}, which is {'a bundle' if arg in graph.bundles else 'no bundle'}"
+
+
 def _results(graph: FrozenGraph) -> Iterator[Violation]:
     seen: dict[tuple[object, ...], str | None] = {}
     for node, (op, args, attrs, kind) in enumerate(zip(graph.ops, graph.args, graph.attrs, graph.types, strict=True)):
@@ -110,6 +127,21 @@ def _result_problem(graph: FrozenGraph, node: int) -> str | None:
         return str(error)
     if (shape, dtype) != (kind.shape, kind.dtype):
         return f"{kind} where {dtype}{show(shape)} follows from the operands"
+    return None if op.outputs is None else _bundle_problem(kind, op.outputs(operands, attrs))
+
+
+def _bundle_problem(kind: TensorType, slots: Sequence[tuple[Shape, DType]]) -> str | None:
+    """What is wrong with the type of a node that has outputs of the given shapes and dtypes."""
+    assert isinstance(kind, BundleType)  # an earlier rule
+    found = [(view.shape, view.dtype) for view in kind.views]
+    if found != list(slots):
+        return f"{kind} where {len(slots)} other slots follow from the operands"
+    total, offsets = -1, [-1] * len(slots)
+    if all(is_static(shape) for shape, _ in slots):
+        total, views = compose_bundle([(dtype, shape) for shape, dtype in slots])
+        offsets = [view.offset for view in views]
+    if (kind.total_nbytes, [view.offset for view in kind.views]) != (total, offsets):
+        return f"{kind} does not lie as its slots are packed: in {total} bytes, from {offsets} on"
     return None
 
 
@@ -148,6 +180,8 @@ def _outputs(graph: FrozenGraph) -> Iterator[Violation]:
     for name, node in graph.outputs.items():
         if not 0 <= node < len(graph):
             yield node, f"output {name!r}"
+        elif node in graph.bundles:
+            yield node, f"output {name!r} is a bundle"
     for name in graph.boolean:
         if name not in graph.outputs:
             yield -1, f"boolean output {name!r} is no output"
@@ -180,6 +214,7 @@ RULES: tuple[Rule, ...] = (
     Rule("a node has as many operands as its op takes", _arity),
     Rule("parameters are of the op's own class", _attrs),
     Rule("inputs and constants are listed, each once", _leaves),
+    Rule("bundles are listed, and read by the ops that take a slot alone", _bundles),
     Rule("types state their size in bytes", _sizes),
     Rule("result types follow from operands and parameters", _results),
     Rule("constants hold what their types say", _constants),

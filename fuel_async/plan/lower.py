@@ -2,9 +2,9 @@
 
 Nodes are taken in the order of `ir.ordering`, which is that of their numbers unless an op may write over its operand.
 Views disappear into slot layouts; a node whose kernel is not there, a reshape that allows no view, and an output that
-no kernel can write where the caller will receive it become explicit copies. What is the same for equal (op, parameters,
-operand types) is resolved once: kernel, parameters, price, scratch. Nothing is placed yet: see `plan.regions` and
-`plan.memory`.
+no kernel can write where the caller will receive it become explicit copies. The outputs of a node that has several are
+views of one slot of bytes, its bundle. What is the same for equal (op, parameters, operand types) is resolved once:
+kernel, parameters, price, scratch. Nothing is placed yet: see `plan.regions` and `plan.memory`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ import numpy as np
 
 from fuel_async.dispatch import KernelCall, SlotClass
 from fuel_async.errors import FuelError
-from fuel_async.ir import BY_NAME, Breathe, Form, FrozenGraph, Layout, OpSpec, TensorType, derive_ordering, no_breath
+from fuel_async.ir import (
+    BY_NAME,
+    Breathe,
+    DType,
+    Form,
+    FrozenGraph,
+    Layout,
+    OpSpec,
+    TensorType,
+    derive_ordering,
+    no_breath,
+)
 from fuel_async.plan.overwrites import order_overwrites
 from fuel_async.plan.resolve import Target, resolve
 
@@ -35,7 +46,7 @@ COPIED_OUTPUT_READERS = 16
 #: Kernel calls that a target remembers from plan to plan: about a kilobyte each.
 MOST_CALLS = 16_384
 
-_COPY = BY_NAME["copy"]
+_COPY, _VIEW_SLOT, _VIEW_OWNED = BY_NAME["copy"], BY_NAME["view_slot"], BY_NAME["view_owned"]
 
 #: Rows that are counted or gone through in one C call.
 _SLICE = 1_024
@@ -55,6 +66,7 @@ class Rows:
         "graph",
         "layouts",
         "nodes",
+        "pieces",
         "places",
         "preds",
         "slots",
@@ -81,6 +93,16 @@ class Rows:
         self.bases: array[int] = array("i", np.arange(count, dtype=np.int32).tobytes())
         #: The row that writes the slot's bytes, -1 when they come from outside. By base slot.
         self.writers: array[int] = array("i", [-1]) * count
+        #: By slot that shows bytes of a bundle: the slot of that output as a whole. What crosses regions are these.
+        self.pieces: dict[int, int] = {}
+        self._make_bundles(graph)
+
+    def _make_bundles(self, graph: FrozenGraph) -> None:
+        """The slot of a node with several outputs holds bytes: of one type for equal sizes, as others are."""
+        sizes: dict[int, TensorType] = {}
+        for node, views in graph.bundles.items():
+            nbytes = max(view.end for view in views)
+            self.types[node] = sizes.setdefault(nbytes, TensorType((nbytes,), DType.U8, nbytes))
 
     def slot(self, cls: SlotClass, place: int, kind: TensorType) -> int:
         """Add a slot that owns its bytes."""
@@ -145,6 +167,8 @@ class _Lowering:
         self.instead: dict[int, int] = {}
         #: Row-major copies of strided slots, for kernels that read no strides.
         self.dense: dict[int, int] = {}
+        #: The slot that shows an output of a bundle: (bundle, output).
+        self.outputs: dict[tuple[int, int], int] = {}
         self.memo = target.calls
         if len(self.memo) > MOST_CALLS:
             self.memo.clear()
@@ -152,7 +176,8 @@ class _Lowering:
     def run(self, breathe: Breathe) -> Rows:
         graph, rows, memo, instead = self.graph, self.rows, self.memo, self.instead
         types, attrs = graph.types, graph.attrs
-        kernel, view, add_row = Form.KERNEL, Form.VIEW, rows.row
+        kernel, view, view_owned, slot_types = Form.KERNEL, Form.VIEW, _VIEW_OWNED, rows.types
+        add_row = rows.row
         readers = self._readers(breathe)
         direct = self._direct_outputs(readers)
         self._leaves(readers)
@@ -169,11 +194,14 @@ class _Lowering:
                 if len(args) == 2:
                     left, right = args
                     key: tuple[object, ...] = (op, given, kind, types[left], types[right])
+                elif op is view_owned:
+                    args = (self._output_of(node, args[0], rows.slot(SlotClass.TEMPORARY, -1, kind)),)
+                    key = (_COPY, None, kind, kind)
                 else:
                     key = (op, given, kind, *[types[arg] for arg in args])
                 call = memo.get(key)
                 if call is None:
-                    call = memo[key] = resolve(self.target, graph, node, op, [types[a] for a in args], kind)
+                    call = memo[key] = resolve(self.target, graph, node, op, [slot_types[a] for a in args], kind)
                 inputs = args
                 if instead and not instead.keys().isdisjoint(args):
                     inputs = tuple([instead.get(arg, arg) for arg in args])
@@ -182,6 +210,8 @@ class _Lowering:
                 if node in direct:
                     rows.classes[node], rows.places[node] = SlotClass.OUTPUT, direct[node]
                 add_row(node, call, inputs, node)
+            elif op is _VIEW_SLOT:
+                self._output_of(node, args[0], node)
             elif form is view:
                 self._view(node, op, instead.get(args[0], args[0]))
             if not node & 63:
@@ -234,6 +264,15 @@ class _Lowering:
             slot = self._temporary(node, slot)
             shown = Layout.contiguous(_sizes(kind))
         rows.show(node, rows.bases[slot], shown)
+        if slot in rows.pieces:
+            rows.pieces[node] = rows.pieces[slot]
+
+    def _output_of(self, node: int, bundle: int, slot: int) -> int:
+        """Make `slot` show the output of a bundle that `node` takes; return it."""
+        (number,) = self.graph.attrs[node] or ()
+        self.rows.show(slot, bundle, self.graph.bundles[bundle][number].layout)
+        self.rows.pieces[slot] = self.outputs.setdefault((bundle, number), slot)
+        return slot
 
     def _dense(self, node: int, slot: int) -> int:
         """The slot itself when it is row-major, else a copy of it for a kernel that reads no strides."""

@@ -21,7 +21,7 @@ from fuel_async.dispatch import (
     kernel_dtypes,
 )
 from fuel_async.errors import FuelError, GraphError
-from fuel_async.ir import CostEstimate, DType, FrozenGraph, OpKind, OpSpec, PrecisionGuarantee, TensorType
+from fuel_async.ir import BundleType, CostEstimate, DType, FrozenGraph, OpKind, OpSpec, PrecisionGuarantee, TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,6 +69,7 @@ def resolve(
             in_place=entry.caps.in_place,
             strided=entry.caps.strided_input,
             scratch_nbytes=() if scratch is None else scratch(params, inputs, (output,)),
+            bundle=output.views if isinstance(output, BundleType) else (),
         )
     except FuelError as error:
         error.add_note(f"for {graph.describe(node)}")

@@ -1,7 +1,8 @@
 """Values that cross regions: what must be where when the regions of one run are placed on several devices.
 
 A value is the bytes of a base slot that some region reads and that another one made, or the caller gave or receives.
-Views are their base. Offsets are the same in every arena, so a value is copied to its own offset in the reader's.
+Views are their base, but of a bundle those outputs cross that are read elsewhere, each for itself. Offsets are the same
+in every arena, so a value is copied to its own offset in the reader's.
 
 Such a copy is safe at any moment between the end of the region that makes the value and the start of one that reads
 it. Let v be the value, and w another that shares bytes with it. `plan.memory.offsets` shares bytes only if every region
@@ -75,7 +76,7 @@ def cross(
     constants: list[tuple[int, ...]] = []
     reads: list[set[int]] = []
     for met in outside:
-        bases = {rows.bases[slot] for slot in met}
+        bases = {rows.pieces.get(slot, rows.bases[slot]) for slot in met}
         known = {base for base in bases if rows.classes[base] == SlotClass.CONSTANT}
         constants.append(tuple(sorted([rows.places[base] for base in known])))
         reads.append(bases - known)

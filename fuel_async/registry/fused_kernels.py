@@ -40,6 +40,7 @@ def register_default_fused_kernels(registry: FusedKernelRegistry, bindings: Kern
                 caps=entry.caps,
                 revision=KernelRevisionHash(entry.kernel_revision_hash),
                 cost_expr=entry.cost_expr,
+                slot_names=fused.slot_names,
             )
 
 

@@ -97,7 +97,7 @@ def dispatched_kernel_ident(
     op = graph.ops[node]
     if op.form is not Form.KERNEL or op.kind is None:
         return None
-    dtypes = kernel_dtypes(op, [graph.types[arg] for arg in graph.args[node]], graph.types[node])
+    dtypes = kernel_dtypes(op, graph.operand_types(node), graph.types[node])
     try:
         entry = bindings.lookup_entry(op.kind, dtypes, backend)
     except NoBackendForOp:

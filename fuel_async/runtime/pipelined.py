@@ -2,7 +2,8 @@
 
 It is the seeds' executor, and the oracle of the lane-program path: both must give the same bits. Identity of
 storages is part of its surface: views, a reshape or contiguize of row-major values, and repeated targets are
-the same `Storage` object; copies and kernels make a new one. An op that may write over its operand does so, and
+the same `Storage` object, and so are all outputs of a kernel that has several, its bundle; copies and kernels make a
+new one. An op that may write over its operand does so, and
 its result is the operand's storage, where the walk itself made that and nobody is still to read it as it was.
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fuel_async.dispatch import OpParams, derive_params, kernel_dtypes
 from fuel_async.errors import (
+    BundleMisuse,
     DeviceLost,
     ExecutorClosed,
     FeedError,
@@ -26,6 +28,8 @@ from fuel_async.errors import (
 from fuel_async.ir import (
     BY_NAME,
     Breathe,
+    Bundle,
+    BundleType,
     Form,
     FrozenGraph,
     Graph,
@@ -41,7 +45,7 @@ from fuel_async.registry import global_bindings
 from fuel_async.runtime import feeds as feed_rules
 from fuel_async.runtime.checkpoint import checkpoint
 from fuel_async.runtime.compiled import compile_node, execute_compiled
-from fuel_async.storage import Storage, alloc_cpu, from_array
+from fuel_async.storage import Storage, alloc_bundle, alloc_cpu, from_array
 from fuel_async.streams import CompletionHandle, HostLane, LoopShare, StopFlag
 
 if TYPE_CHECKING:
@@ -50,6 +54,8 @@ if TYPE_CHECKING:
     from fuel_async.runtime.executor import Executor
 
 Target: TypeAlias = "Tensor | str | int"
+#: A storage and how a value lies in it, counted in elements of the value's dtype: of an output of a bundle that may be
+#: another than the storage's.
 Realized: TypeAlias = tuple[Storage, Layout]
 
 #: Kernels that the walk submits ahead of the lane.
@@ -58,7 +64,7 @@ LOOKAHEAD = 64
 #: What one step costs the loop.
 _STEP_NS = 20_000
 
-_COPY = BY_NAME["copy"]
+_COPY, _VIEW_SLOT = BY_NAME["copy"], BY_NAME["view_slot"]
 
 
 class PipelinedExecutor:
@@ -78,7 +84,8 @@ class PipelinedExecutor:
         """Compute tensors (or outputs by name, or nodes by id) in the order asked for; shared parts once.
 
         `inputs` gives arrays by name, or `Storage` objects, which are used as they are; only those that the
-        targets need must be there. `MissingInput` and `FeedError` come before anything runs. `KernelFailed`
+        targets need must be there. `MissingInput` and `FeedError` come before anything runs, and `BundleMisuse` for a
+        node with several outputs: those can be asked for. `KernelFailed`
         names the node; kernels that need it do not run. An error, and a cancellation, come out when the lane
         is through with what it holds.
         """
@@ -219,7 +226,7 @@ class Walking:
         if op.destroys is not None:  # a release: a marker, and the operand is forgotten as ever
             self._place(node, alloc_cpu(kind.dtype, 0), Layout.contiguous((0,)))
             return None
-        layout = op.view(self._layouts[source], graph.attrs[node], _sizes(kind))
+        layout = self._view(op, node, source)
         if layout is None:
             handle = self._run(_COPY, node, args, graph.types[source], lane, stop)
             self._layouts[node] = Layout.contiguous(_sizes(kind))
@@ -229,13 +236,26 @@ class Walking:
             self._producers[node] = self._producers[source]
         return None
 
+    def _view(self, op: OpSpec, node: int, source: int) -> Layout | None:
+        """How a view lies in the storage of its operand; None where it must be copied."""
+        graph = self.graph
+        if op is _VIEW_SLOT:
+            return self._output(node)
+        assert op.view is not None  # the form says so
+        return op.view(self._layouts[source], graph.attrs[node], _sizes(graph.types[node]))
+
+    def _output(self, node: int) -> Layout:
+        """How the output of a bundle lies that the node takes."""
+        (bundle,), (slot,) = self.graph.args[node], self.graph.attrs[node] or ()
+        return self.graph.bundles[bundle][slot].layout
+
     def _run(
         self, op: OpSpec, node: int, args: Sequence[int], kind: TensorType, lane: HostLane, stop: StopFlag
     ) -> CompletionHandle:
         """Submit the kernel of `op`, which gives a value of type `kind`, in a new storage or over its operand."""
         assert op.kind is not None  # the form says so
         graph = self.graph
-        types = [graph.types[arg] for arg in args]
+        types = graph.operand_types(node)
         params = OpParams.NONE if op is _COPY else derive_params(op, graph.attrs[node], types, kind)
         dtypes = kernel_dtypes(op, types, kind)
         try:
@@ -245,17 +265,21 @@ class Walking:
             raise
         inputs = [self._storages[arg] for arg in args]
         layout = Layout.contiguous(_sizes(kind))
-        layouts = [*[self._layouts[arg] for arg in args], layout]
+        read = [self._output(node)] if op.takes_bundle else [self._layouts[arg] for arg in args]
+        layouts = [*read, layout]
         if op.destroys is not None and compiled.caps.in_place and self._may_destroy(node, args, op.destroys, layout):
             output = inputs[op.destroys]
         else:
-            output = alloc_cpu(kind.dtype, layout.count)
+            views = kind.views if isinstance(kind, BundleType) else ()
+            output = alloc_bundle(views) if views else alloc_cpu(kind.dtype, layout.count)
             if graph.destructive:
                 self._shown[output] = 0
         waits = [self._producers[arg] for arg in args if arg in self._producers]
-        if not compiled.caps.strided_input:
+        if not op.takes_bundle:
             for position, arg in enumerate(args):
-                if not _dense(layouts[position]):
+                # A storage says one dtype: of another output of its bundle kernels are given a copy.
+                told = inputs[position].dtype is types[position].dtype
+                if not told or not (compiled.caps.strided_input or _dense(layouts[position])):
                     copied, handle = self._dense_copy(node, arg, lane, stop)
                     inputs[position], layouts[position] = copied, Layout.contiguous(layouts[position].shape)
                     waits.append(handle)
@@ -273,6 +297,7 @@ class Walking:
         storage = self._storages[source]
         return (
             self._shown.get(storage) == 1
+            and storage.bundle is None
             and self._last_reader[source] == node
             and self._layouts[source] == layout
             and storage.nbytes == layout.count * storage.dtype.nbytes
@@ -331,7 +356,15 @@ def _reached(graph: Snapshot, nodes: Sequence[int], breathe: Breathe) -> bytearr
 
 
 def _index(graph: Graph, target: Target) -> int:
-    if isinstance(target, Tensor):
+    node = _node(graph, target)
+    facts = graph.node_at(node)
+    if facts.op.slots:
+        raise BundleMisuse("realize", f"%{node} gives several outputs; ask for slots of it", [facts.type])
+    return node
+
+
+def _node(graph: Graph, target: Target) -> int:
+    if isinstance(target, Tensor | Bundle):
         graph.own("realize", target)
         return target.index
     if isinstance(target, str):

@@ -70,7 +70,11 @@ class Walk:
     async def _collect(self, walking: Walking) -> dict[str, Array]:
         """Copy the outputs, off the loop."""
         boolean = [name in walking.graph.boolean for name in walking.graph.outputs]
-        arrays = [as_array(storage, layout) for storage, layout in walking.realized()]
+        dtypes = [walking.graph.types[node].dtype for node in walking.targets]
+        arrays = [
+            as_array(storage, layout, dtype)
+            for (storage, layout), dtype in zip(walking.realized(), dtypes, strict=True)
+        ]
 
         def copies() -> list[Array]:
             return [np.array(array) for array in arrays]

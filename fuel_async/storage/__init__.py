@@ -8,10 +8,12 @@ from fuel_async.storage.storage import HostArray as HostArray
 from fuel_async.storage.storage import ReadLease as ReadLease
 from fuel_async.storage.storage import Storage as Storage
 from fuel_async.storage.storage import WriteLease as WriteLease
+from fuel_async.storage.storage import alloc_bundle as alloc_bundle
 from fuel_async.storage.storage import alloc_cpu as alloc_cpu
 from fuel_async.storage.storage import as_array as as_array
 from fuel_async.storage.storage import cpu_input as cpu_input
 from fuel_async.storage.storage import cpu_output as cpu_output
 from fuel_async.storage.storage import from_array as from_array
 from fuel_async.storage.storage import read_storage as read_storage
+from fuel_async.storage.storage import slot_arrays as slot_arrays
 from fuel_async.storage.storage import write_storage as write_storage

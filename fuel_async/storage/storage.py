@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fuel_async.errors import (
+    BundleMisuse,
     FuelError,
     NotAdoptable,
     ReadOnlyStorage,
@@ -25,9 +26,10 @@ from fuel_async.errors import (
     UserError,
     WrongSubstrate,
 )
-from fuel_async.ir import CPU_DEVICE, DeviceLocation, DType, Layout, SubstrateClass
+from fuel_async.ir import CPU_DEVICE, DeviceLocation, DType, Layout, OutputView, SubstrateClass
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
 #: Alignment of host memory allocated here: a cache line, and the widest vector register.
@@ -40,12 +42,13 @@ class Storage:
     """A buffer of `nbytes` bytes holding elements of `dtype` on `device`.
 
     `buffer` is the backend's own object; on the host substrate it is a contiguous 1-D numpy array of exactly
-    `nbytes` bytes. The attributes never change; lease and poison do, from any thread.
+    `nbytes` bytes. The attributes never change; lease and poison do, from any thread. A storage with a `bundle` holds
+    the outputs of one kernel, its slots, and `dtype` is that of slot 0.
     """
 
     __slots__ = (
         "__weakref__", "_bytes", "_lock", "_poisoned", "_readers", "_writing",
-        "buffer", "device", "dtype", "nbytes", "substrate",
+        "buffer", "bundle", "device", "dtype", "nbytes", "substrate",
     )  # fmt: skip
 
     def __init__(
@@ -56,12 +59,31 @@ class Storage:
         self.device = device
         self.substrate = substrate
         self.buffer = buffer
+        #: Where the slots lie; None for a storage of one value. See `with_bundle`.
+        self.bundle: tuple[OutputView, ...] | None = None
         #: The buffer as uint8 on the host substrate, None elsewhere.
         self._bytes = _host_bytes(buffer, nbytes) if substrate == SubstrateClass.HostBytes else None
         self._lock = threading.Lock()
         self._poisoned = False
         self._readers = 0
         self._writing = False
+
+    def with_bundle(self, views: Sequence[OutputView]) -> Storage:
+        """Give a storage that nobody else has seen yet its slots, once and for all; return it.
+
+        `BundleMisuse` when it has some already, when there are none, when slot 0 has another dtype than the storage,
+        and when a slot does not lie inside or begins at no multiple of its dtype's size.
+        """
+        if self.bundle is not None:
+            raise BundleMisuse("with_bundle", f"{self.describe()} has slots already")
+        if not views or views[0].dtype is not self.dtype:
+            raise BundleMisuse("with_bundle", f"wanted a slot 0 of dtype {self.dtype}, that of the storage", views)
+        for slot, view in enumerate(views):
+            if view.offset < 0 or view.offset % view.dtype.nbytes or view.end > self.nbytes:
+                reason = f"slot {slot} takes bytes {view.offset} to {view.end}, which {self.describe()} has not"
+                raise BundleMisuse("with_bundle", reason, views)
+        self.bundle = tuple(views)
+        return self
 
     @property
     def elem_count(self) -> int:
@@ -201,12 +223,31 @@ def cpu_output(storage: Storage) -> HostArray:
     return array
 
 
-def as_array(storage: Storage, layout: Layout) -> HostArray:
+def as_array(storage: Storage, layout: Layout, dtype: DType | None = None) -> HostArray:
     """Return the value that `layout` describes as a strided numpy view; writable if the storage's buffer is.
 
-    `ShapeMismatch` when the layout leaves the storage; else the errors of `cpu_input`. Takes no lease.
+    The layout counts elements of the storage's dtype or, in a storage with a bundle, of `dtype`, that of the slot.
+    `ShapeMismatch` when the layout leaves the storage; `BundleMisuse` when it has no slot of that dtype, and is not of
+    that dtype itself; else the errors of `cpu_input`. Takes no lease.
     """
-    dtype, data, size = storage.dtype.require_np(), _bytes_of(storage, "operand"), storage.dtype.nbytes
+    kind = storage.dtype if dtype is None else dtype
+    if kind is not storage.dtype and all(view.dtype is not kind for view in storage.bundle or ()):
+        raise BundleMisuse("as_array", f"{storage.describe()} has no slot of dtype {kind}")
+    return _laid_out(storage, layout, kind)
+
+
+def slot_arrays(storage: Storage) -> tuple[HostArray, ...]:
+    """Return the slots of a bundle in order, as row-major numpy views without a copy: for kernels of several outputs.
+
+    `BundleMisuse` when the storage has no bundle; else the errors of `cpu_input`. Takes no lease.
+    """
+    if storage.bundle is None:
+        raise BundleMisuse("slot_arrays", f"{storage.describe()} holds one value and has no slots")
+    return tuple([_laid_out(storage, view.layout, view.dtype) for view in storage.bundle])
+
+
+def _laid_out(storage: Storage, layout: Layout, kind: DType) -> HostArray:
+    dtype, data, size = kind.require_np(), _bytes_of(storage, "operand"), kind.nbytes
     strides = tuple([stride * size for stride in layout.strides])
     try:
         return np.ndarray(layout.shape, dtype, data, layout.offset * size, strides)
@@ -238,6 +279,17 @@ def alloc_cpu(dtype: DType, count: int, *, zeroed: bool = False, device: DeviceL
     raw = (np.zeros if zeroed else np.empty)(nbytes + HOST_ALIGNMENT, np.uint8)
     start = -ctypes.addressof(ctypes.c_char.from_buffer(raw.data)) % HOST_ALIGNMENT
     return Storage(dtype, nbytes, device, SubstrateClass.HostBytes, raw[start : start + nbytes])
+
+
+def alloc_bundle(views: Sequence[OutputView], *, device: DeviceLocation = CPU_DEVICE) -> Storage:
+    """Allocate host memory for a bundle, aligned to 64 bytes; whole elements of slot 0, uninitialised.
+
+    Errors are those of `with_bundle` and `alloc_cpu`.
+    """
+    if not views:
+        raise BundleMisuse("alloc_bundle", "wanted at least one slot, got none")
+    size = views[0].dtype.nbytes
+    return alloc_cpu(views[0].dtype, -(-max(view.end for view in views) // size), device=device).with_bundle(views)
 
 
 def from_array(array: HostArray, *, device: DeviceLocation = CPU_DEVICE) -> Storage:

@@ -16,6 +16,7 @@ from fuel_async.testing.builder import ARITHMETIC, CASTABLE, MOVABLE, broadcasts
 from fuel_async.testing.destroying import DESTROYING
 from fuel_async.testing.folding import FOLDING
 from fuel_async.testing.placing import PLACING
+from fuel_async.testing.scanning import SCANNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -298,4 +299,5 @@ RECIPES: Mapping[str, Recipe] = {
     **PLACING,
     **FOLDING,
     **DESTROYING,
+    **SCANNING,
 }

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fuel_async.ir import BY_NAME, FrozenGraph, Graph, Symbolic, TensorType, bind
-from fuel_async.testing.estimates import estimate
+from fuel_async.ir import BY_NAME, BundleType, FrozenGraph, Graph, Symbolic, TensorType, bind
+from fuel_async.testing.estimates import estimate, estimate_slots
 from fuel_async.testing.estimates.bounds import Array, Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fuel_async.ir import Attrs, OpSpec
+    from fuel_async.ir import Attrs, OpSpec, Shape
 
 _INPUT, _CONSTANT = BY_NAME["input"], BY_NAME["constant"]
 
@@ -35,7 +35,9 @@ class Interpreter:
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.sizes = dict(sizes)
+        #: By node; of several outputs the first.
         self.estimates: list[Estimate] = []
+        self._slots: dict[int, tuple[Estimate, ...]] = {}
 
     def leaf(self, value: object) -> None:
         """Take the next node's value from outside; bool counts as uint8."""
@@ -45,9 +47,17 @@ class Interpreter:
 
     def compute(self, op: OpSpec, args: Sequence[int], attrs: Attrs, kind: TensorType) -> None:
         """Compute the next node."""
-        operands = [self.estimates[arg] for arg in args]
-        shape = tuple([bind(dim, self.sizes) for dim in kind.shape])
-        self.estimates.append(estimate(op.name, self._bound(attrs), shape, kind.dtype, operands))
+        if isinstance(kind, BundleType):
+            operands = [self.estimates[arg] for arg in args]
+            slots = [(self._sizes(view.shape), view.dtype) for view in kind.views]
+            found = self._slots[len(self.estimates)] = estimate_slots(op.name, attrs, slots, operands)
+            self.estimates.append(found[0])
+            return
+        operands = [self._slots[args[0]][attrs[0]]] if op.takes_bundle and attrs else [self.estimates[a] for a in args]
+        self.estimates.append(estimate(op.name, self._bound(attrs), self._sizes(kind.shape), kind.dtype, operands))
+
+    def _sizes(self, shape: Shape) -> tuple[int, ...]:
+        return tuple([bind(dim, self.sizes) for dim in shape])
 
     def _bound(self, attrs: Any) -> Any:
         starts = getattr(attrs, "starts", None)

@@ -55,6 +55,14 @@ ROWS: list[tuple[FusedOpId, list[Shape], list[DType], FusedOpParams, tuple[int, 
     (ID.POWI_BACKWARD, [(10,)] * 2, [F32] * 2, P.PowIBackward(3), (20 + 10 + 10, 120, 50)),
     (ID.INPLACE_AFFINE, [(10,)], [F32], P.InplaceAffine(2.0, 1.0), (20, 80, 50)),
     (ID.FUSED_SOFTMAX_CROSS_ENTROPY, [(2, 5), (2,)], [F32, I64], P.FusedSoftmaxCrossEntropy(), (50 + 20 + 3, 60, 50)),
+    (
+        ID.SELECTIVE_SCAN,
+        [(2, 5, 3), (2, 5, 3), (3, 4), (2, 5, 4), (2, 5, 4)],
+        [F32] * 5,
+        P.SelectiveScan(),
+        # steps · u, then of each step but the first 16 flops a state; the first has no decay
+        (30 + 3 * 24 + 4 * 16 * 24, 4 * (3 * 30 + 12 + 2 * 40 + 24), 50),
+    ),
 ]
 
 

@@ -83,6 +83,13 @@ ROWS: list[tuple[OpKind, list[Shape], list[DType], OpParams, tuple[int, int, int
         OpParams.FusedSoftmaxCrossEntropy(6, 7, "mean", -100),
         (186, 136, 50),
     ),
+    (
+        OpKind.SelectiveScan,
+        [(2, 5, 3), (2, 5, 3), (3, 4), (2, 5, 4), (2, 5, 4), (2, 5, 3)],
+        [F32] * 6,
+        OpParams.SelectiveScan(2, 5, 3, 4, False),
+        (16 * 120, 4 * (90 + 80 + 12), 50),
+    ),
     (OpKind.Rope, [(2, 3, 4), (3, 4), (3, 4), (2, 3, 4)], [F32] * 4, OpParams.Rope(2, 3, 4), (96, 288, 50)),
     (
         OpKind.FusedLinear,
@@ -114,9 +121,15 @@ def test_rows(
 
 
 def test_every_priced_kind_prices_something() -> None:
+    matmul = OpParams.Matmul((), (), 4, 4, 4)
+    needed: dict[OpKind, OpParams] = {
+        OpKind.MatMul: matmul,
+        OpKind.FusedLinear: matmul,
+        OpKind.SelectiveScan: OpParams.SelectiveScan(1, 4, 4, 4, False),
+    }
     for op in LAYER1:
-        params = OpParams.Matmul((), (), 4, 4, 4) if op in (OpKind.MatMul, OpKind.FusedLinear) else NONE
-        assert not price(op, [(4, 4)] * 4, [F32] * 4, params).is_unpriced
+        assert not price(op, [(4, 4)] * 4, [F32] * 4, needed.get(op, NONE)).is_unpriced
+        assert op not in needed or price(op, [(4, 4)] * 4, [F32] * 4).is_unpriced
 
 
 def test_kinds_without_a_formula_are_unpriced() -> None:

@@ -178,3 +178,52 @@ def test_what_the_op_refuses_is_no_call(
     fused: FusedOpId, shapes: list[tuple[int, ...]], dtypes: list[DType], params: FusedOpParams
 ) -> None:
     assert fused_call(fused, shapes, dtypes, params) is None
+
+
+# --- several outputs ----------------------------------------------------------------------------------------------
+
+SCAN, F32_6, F64_6 = FusedOpId.SELECTIVE_SCAN, (DType.F32,) * 6, (DType.F64,) * 6
+
+
+def test_slots_are_numbered_until_they_are_named() -> None:
+    registry = FusedKernelRegistry()
+    register_fused(registry, SCAN, CPU, F32_6, kernel)
+    assert registry.bundle_slot_names(SCAN, CPU, F32_6) == ("slot0", "slot1")
+    assert registry.bundle_slot_names(SOFTMAX, CPU, F32) == ()
+    assert registry.bundle_slot_names(FusedOpId.CONV2D, CPU, F32) == ()
+
+
+def test_names_of_slots_belong_to_one_key() -> None:
+    registry = FusedKernelRegistry()
+    register_fused(registry, SCAN, CPU, F32_6, kernel, slot_names=("y", "last_state"))
+    registry.record_bundle_slot_names(SCAN, NPU, F64_6, ["out", "state"])
+    registry.freeze()
+    assert registry.bundle_slot_names(SCAN, CPU, F32_6) == ("y", "last_state")
+    assert registry.bundle_slot_names(SCAN, NPU, F64_6) == ("out", "state")
+    assert registry.bundle_slot_names(SCAN, NPU, F32_6) == ("slot0", "slot1")
+    with pytest.raises(RegistryMisuse, match="frozen"):
+        registry.record_bundle_slot_names(SCAN, CPU, F32_6, ["a", "b"])
+
+
+@pytest.mark.parametrize("names", [("y",), ("y", "y"), ("y", ""), ("a", "b", "c"), ()])
+def test_names_are_as_many_as_slots_and_tell_them_apart(names: tuple[str, ...]) -> None:
+    registry = FusedKernelRegistry()
+    with pytest.raises(RegistryMisuse, match="SELECTIVE_SCAN has 2 slots"):
+        registry.record_bundle_slot_names(SCAN, CPU, F32_6, names)
+    assert registry.bundle_slot_names(SCAN, CPU, F32_6) == ("slot0", "slot1")
+
+
+def test_an_op_of_one_output_has_no_slots_to_name() -> None:
+    registry = FusedKernelRegistry()
+    with pytest.raises(RegistryMisuse, match="SOFTMAX_LAST_DIM has 0 slots"):
+        register_fused(registry, SOFTMAX, CPU, F32, kernel, slot_names=("y",))
+    assert registry.is_empty
+
+
+def test_a_call_with_several_outputs_is_priced_as_the_first() -> None:
+    shapes = [(2, 5, 3), (2, 5, 3), (3, 4), (2, 5, 4), (2, 5, 4)]
+    call = fused_call(SCAN, shapes, [DType.F32] * 5, FusedOpParams.SelectiveScan(True))
+    assert call is not None
+    assert (call.shapes[-1], call.dtypes) == ((2, 5, 3), F32_6)
+    assert call.params == OpParams.SelectiveScan(2, 5, 3, 4, True)
+    assert fused_call(SCAN, shapes[::-1], [DType.F32] * 5, FusedOpParams.SelectiveScan(True)) is None

@@ -17,7 +17,7 @@ from fuel_async.dispatch import (
     derive_params,
 )
 from fuel_async.errors import GraphError, UserError
-from fuel_async.ir import COMPOSITES, DType, Graph, OpKind, TensorType
+from fuel_async.ir import COMPOSITES, COMPOSITES_OF_SEVERAL, DType, Graph, OpKind, TensorType
 
 ID = FusedOpId
 
@@ -46,7 +46,8 @@ def test_a_fused_op_is_its_number() -> None:
 
 
 def test_the_entries_are_the_composite_ops() -> None:
-    assert {entry.op for entry in FUSED_OPS.values()} == set(COMPOSITES)
+    assert {entry.op for entry in FUSED_OPS.values()} == COMPOSITES.keys() | COMPOSITES_OF_SEVERAL.keys()
+    assert {entry.op for entry in FUSED_OPS.values() if entry.slot_names} == COMPOSITES_OF_SEVERAL.keys()
     assert list(FUSED_OPS) == sorted(FUSED_OPS)
     assert {entry.kind: entry for entry in FUSED_OPS.values()} == FUSED_OPS_BY_KIND
     assert FUSED_OPS_BY_KIND[OpKind.Rope] is FUSED_OPS[ID.ROPE]
@@ -82,6 +83,7 @@ PARAMS: list[tuple[FusedOpParams, tuple[object, ...] | None]] = [
     (FusedOpParams.PowIBackward(3), (3,)),
     (FusedOpParams.InplaceAffine(2.0, -1.0), (2.0, -1.0)),
     (FusedOpParams.FusedSoftmaxCrossEntropy("sum", 7), (1, 7)),
+    (FusedOpParams.SelectiveScan(True), (True,)),
 ]
 
 

@@ -14,7 +14,7 @@ from fuel_async.ir import BY_NAME, OPS, DType, Form, Graph, Layout, OpKind, OpSp
 from fuel_async.ir.ops.indexing import IndexSelect
 from fuel_async.ir.ops.inplace import IN_PLACE, INPLACE
 from fuel_async.testing import Case, graphs
-from fuel_async.testing.estimates import RULES
+from fuel_async.testing.estimates import RULES, RULES_OF_SEVERAL
 from fuel_async.testing.recipes import RECIPES
 from fuel_async.testing.reference import Interpreter
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VIEWS = [op for op in OPS if op.form is Form.VIEW]
-MOVING = tuple(op.name for op in VIEWS)
+#: A slot's layout is its bundle's to tell.
+MOVING = tuple(op.name for op in VIEWS if not op.takes_bundle)
 
 
 def test_names_and_codes_are_unique() -> None:
@@ -37,14 +38,15 @@ def test_the_form_follows_from_kind_and_view() -> None:
     assert {op.name for op in OPS if op.form is Form.LEAF} == {"input", "constant"}
     assert {op.name for op in VIEWS} == {
         "permute", "slice", "broadcast", "expand_dims", "squeeze", "flip", "reshape", "contiguize", "release",
+        "view_slot",
     }  # fmt: skip
     assert all((op.kind is not None) is (op.form is Form.KERNEL) for op in OPS)
     assert not any(op.kind is not None and op.view is not None for op in OPS)
 
 
-def test_a_kind_serves_one_op_but_for_move_which_copies() -> None:
-    assert BY_NAME["move"].kind is BY_NAME["copy"].kind
-    kinds = [op.kind for op in OPS if op.kind is not None and op.name != "move"]
+def test_a_kind_serves_one_op_but_for_those_that_copy() -> None:
+    assert BY_NAME["move"].kind is BY_NAME["view_owned"].kind is BY_NAME["copy"].kind
+    kinds = [op.kind for op in OPS if op.kind is not None and op.name not in ("move", "view_owned")]
     assert len(set(kinds)) == len(kinds)
     assert set(kinds) <= set(OpKind)
 
@@ -73,7 +75,8 @@ def test_ops_whose_shape_is_given_are_checked() -> None:
 def test_tests_know_every_op() -> None:
     """A new op needs a recipe for random graphs and a rule of the reference."""
     assert RECIPES.keys() == BY_NAME.keys()
-    assert RULES.keys() == BY_NAME.keys() - {"input", "constant"}
+    assert RULES.keys() | RULES_OF_SEVERAL.keys() == BY_NAME.keys() - {"input", "constant"}
+    assert RULES_OF_SEVERAL.keys() == {op.name for op in OPS if op.slots}
 
 
 @pytest.mark.parametrize("op", [op for op in OPS if op.arity == 2], ids=repr)

@@ -435,8 +435,9 @@ def test_a_wrong_call_is_refused(wrong: Wrong) -> None:
     check(wrong)
 
 
-#: Ops whose refusals are in `test_refusals_of_rows`.
-ELSEWHERE = {
+#: Ops whose refusals are in `test_slots`, and in `test_refusals_of_rows`.
+OF_BUNDLES = {"selective_scan", "view_slot", "view_owned"}
+ELSEWHERE = OF_BUNDLES | {
     "affine", "powi", "powi_backward", "argmax", "argmin", "reduce_sum_to", "reduce_max_to", "reduce_max_to_backward",
     "cumsum", "log_softmax", "rms_norm", "softmax_backward", "log_softmax_backward", "layer_norm_backward",
     "rms_norm_backward", "fused_softmax_cross_entropy", "fused_linear", "rope",

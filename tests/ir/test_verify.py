@@ -10,7 +10,19 @@ import pytest
 from hypothesis import given, settings
 
 from fuel_async.errors import GraphIllegal, InternalError
-from fuel_async.ir import BY_NAME, CPU_DEVICE, DType, FrozenGraph, Graph, OpSpec, TensorType, symbol, verify
+from fuel_async.ir import (
+    BY_NAME,
+    CPU_DEVICE,
+    DType,
+    FrozenGraph,
+    Graph,
+    OpSpec,
+    OutputView,
+    TensorType,
+    symbol,
+    verify,
+)
+from fuel_async.ir.ops.bundle import Slot
 from fuel_async.ir.ops.movement import Axes, Permute
 from fuel_async.ir.verify import RULES
 from fuel_async.testing import Case, graphs
@@ -65,6 +77,10 @@ BROKEN: dict[str, list[tuple[int, Callable[[FrozenGraph], FrozenGraph]]]] = {
         (2, lambda g: replace(g, inputs={"x": 0, "w": 2})),
         (1, lambda g: replace(g, constants={})),
         (0, lambda g: replace(g, constants={**g.constants, 0: g.constants[1]})),
+    ],
+    "bundles are listed, and read by the ops that take a slot alone": [
+        (2, lambda g: replace(g, bundles={2: (OutputView(DType.F32, (N, 4), -1),)})),
+        (3, lambda g: replace(g, ops=put(g.ops, 3, BY_NAME["view_slot"]), attrs=put(g.attrs, 3, Slot(0)))),
     ],
     "types state their size in bytes": [
         (0, lambda g: replace(g, types=put(g.types, 0, kind((N, 4), nbytes=16)))),

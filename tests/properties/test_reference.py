@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fuel_async.ir import BY_NAME, DType, Form, FrozenGraph, Graph, concat, maximum, where
+from fuel_async.ir import BY_NAME, BundleType, DType, Form, FrozenGraph, Graph, concat, maximum, where
 from fuel_async.testing import Case, check_results, expectations, graphs, random_graph, reference
 from fuel_async.testing.estimates.elementwise import erf
-from tests.properties import destroying, placed, rowwise
+from tests.properties import destroying, placed, rowwise, scanned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -105,6 +105,7 @@ KERNELS: dict[str, Kernel] = {
     **rowwise.KERNELS,
 }  # fmt: skip
 KERNELS |= destroying.in_place(KERNELS)
+KERNELS |= scanned.KERNELS
 #: Ops that see no float32 in place of a half type: they move or convert elements.
 RAW: dict[str, Kernel] = {
     "permute": lambda x, shape, axes: x.transpose(axes),
@@ -118,6 +119,9 @@ RAW: dict[str, Kernel] = {
     "copy": lambda x, shape: x.copy(),
     "cast": lambda x, shape, code: x.astype(DType.ALL[code].require_np()),
     **placed.RAW,
+    # What they are given is the output that they take.
+    "view_slot": lambda x, shape, slot: x,
+    "view_owned": lambda x, shape, slot: x.copy(),
     **destroying.RAW,
 }
 
@@ -128,15 +132,23 @@ def second(case: Case, kernels: Mapping[str, Kernel] = KERNELS) -> dict[str, Arr
     frozen: FrozenGraph = graph.bind(case.sizes)
     names = {node: name for name, node in frozen.inputs.items()}
     values: list[Array] = []
+    several: dict[int, list[Array]] = {}
     with np.errstate(all="ignore"):
         for node, op in enumerate(frozen.ops):
             if op.form is Form.LEAF:
                 value = np.asarray(case.feeds[names[node]] if node in names else frozen.constants[node])
                 values.append(value.astype(np.uint8) if value.dtype == np.bool_ else value)
                 continue
+            attrs, kind = frozen.attrs[node] or (), frozen.types[node]
             operands = [values[arg] for arg in frozen.args[node]]
-            value = _compute(op.name, frozen.attrs[node] or (), frozen.types[node].shape, operands, kernels)
-            values.append(np.asarray(value).astype(frozen.types[node].dtype.require_np()))
+            if op.takes_bundle:
+                operands = [several[frozen.args[node][0]][attrs[0]]]
+            value = _compute(op.name, attrs, kind.shape, operands, kernels)
+            if isinstance(kind, BundleType):
+                dtypes = [view.dtype.require_np() for view in kind.views]
+                several[node] = [part.astype(dtype) for part, dtype in zip(value, dtypes, strict=True)]
+                value = several[node][0]
+            values.append(np.asarray(value).astype(kind.dtype.require_np()))
     return {
         name: values[node].astype(np.bool_) if name in frozen.boolean else values[node]
         for name, node in frozen.outputs.items()
@@ -228,6 +240,7 @@ MUTANTS: dict[str, Kernel] = {
     **rowwise.MUTANTS,
 }
 MUTANTS |= destroying.in_place(MUTANTS)
+MUTANTS |= scanned.MUTANTS
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -49,6 +49,7 @@ COUNTS = {
     ID.POWI_BACKWARD: 4,
     ID.INPLACE_AFFINE: 4,
     ID.FUSED_SOFTMAX_CROSS_ENTROPY: 4,
+    ID.SELECTIVE_SCAN: 4,
 }
 
 #: Numbers whose ops the graph does not have, and what brings them.
@@ -59,7 +60,7 @@ OWED = {
         "attention",
     ),
     **dict.fromkeys((ID.QMATMUL, ID.NF4_MATMUL), "quantised weights"),
-    **dict.fromkeys((ID.SELECTIVE_SCAN, ID.SSD_CHUNK_SCAN), "scans, which have several outputs"),
+    ID.SSD_CHUNK_SCAN: "scans by chunks",
 }
 
 
@@ -139,6 +140,12 @@ def test_other_backends_and_siblings_come_in_the_order_of_the_table() -> None:
     assert caps is not None
     price = fused_layer1_cost(unpriced, ID.SOFTMAX_LAST_DIM, [(2, 5)], [F32], FusedOpParams.SoftmaxLastDim(), caps)
     assert price == CostEstimate(140, 80, 50)
+
+
+def test_outputs_have_the_names_of_the_graph(registry: FusedKernelRegistry) -> None:
+    for _, impl in registry.impls_for(ID.SELECTIVE_SCAN):
+        assert registry.bundle_slot_names(ID.SELECTIVE_SCAN, CPU, impl.dtypes) == ("y", "last_state")
+    assert registry.bundle_slot_names(ID.SELECTIVE_SCAN, NPU, (F32,) * 6) == ("slot0", "slot1")
 
 
 def test_the_process_has_one_frozen_registry() -> None:

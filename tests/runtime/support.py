@@ -133,11 +133,18 @@ class Rig:
 @contextmanager
 def installed(rig: Rig) -> Iterator[Rig]:
     """Publish the rig's kernels for a while."""
+    with published(rig.register):
+        yield rig
+
+
+@contextmanager
+def published(register: Callable[[KernelBindingTable], None]) -> Iterator[None]:
+    """Publish what `register` adds for a while."""
     store = bindings._BINDINGS
     before = store.snapshot()
-    extend_global_bindings(rig.register)
+    extend_global_bindings(register)
     try:
-        yield rig
+        yield
     finally:
         store._table = before
         bump_topology_generation()

@@ -14,8 +14,10 @@ import fuel_async as fa
 from fuel_async.plan import regions
 from fuel_async.runtime import engine as engine_module
 from fuel_async.storage import as_array
+from fuel_async.testing.destroying import DESTROYING
 from fuel_async.testing.graphs import Case, graphs, random_graph
 from fuel_async.testing.reference import check_results
+from fuel_async.testing.scanning import SCANNING
 from tests.conftest import loop_factories
 from tests.runtime.support import in_flight, settled
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ALL_LOOPS = pytest.mark.parametrize("new_loop", loop_factories().values(), ids=loop_factories())
+
+#: A third of them give several outputs, some of the others write over those.
+SEVERAL = (*[*SCANNING] * 6, *DESTROYING, "add", "matmul", "slice", "reshape", "sum", "exp", "permute")
 
 COMMON = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -92,6 +97,13 @@ def test_all_ways_agree(rigged: Rigged, case: Case) -> None:
     rigged.check(case)
 
 
+@ALL_LOOPS
+@COMMON
+@given(case=graphs(ops=SEVERAL))
+def test_graphs_with_several_outputs_agree(rigged: Rigged, case: Case) -> None:
+    rigged.check(case, times=3)
+
+
 @pytest.fixture
 def shattered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regions of a handful of kernels, so that a small graph becomes many of them."""
@@ -105,6 +117,13 @@ def over_two_lanes(new_loop: Callable[[], asyncio.AbstractEventLoop], shattered:
     one = Rigged(new_loop, host_lanes=2)
     yield one
     one.close()
+
+
+@ALL_LOOPS
+@COMMON
+@given(case=graphs(ops=SEVERAL, max_steps=16))
+def test_so_do_outputs_that_cross_regions(over_two_lanes: Rigged, case: Case) -> None:
+    over_two_lanes.check(case, times=2)
 
 
 @ALL_LOOPS

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuel_async.errors import (
+    BundleMisuse,
     DTypeMismatch,
     DTypeParseError,
     KernelArgumentError,
@@ -25,16 +26,27 @@ from fuel_async.errors import (
     UserError,
     WrongSubstrate,
 )
-from fuel_async.ir import CPU_DEVICE, BackendId, DeviceLocation, DType, Layout, SubstrateClass
+from fuel_async.ir import (
+    CPU_DEVICE,
+    BackendId,
+    DeviceLocation,
+    DType,
+    Layout,
+    OutputView,
+    SubstrateClass,
+    compose_bundle,
+)
 from fuel_async.storage import (
     HOST_ALIGNMENT,
     Storage,
+    alloc_bundle,
     alloc_cpu,
     as_array,
     cpu_input,
     cpu_output,
     from_array,
     read_storage,
+    slot_arrays,
     write_storage,
 )
 
@@ -337,3 +349,80 @@ def test_bfloat16_comes_out_as_ml_dtypes_has_it() -> None:
     cpu_output(storage)[:] = [1.5, -2.0]
     assert as_array(storage, Layout.contiguous((2,))).dtype == ml_dtypes.bfloat16
     assert cpu_input(storage).astype(np.float32).tolist() == [1.5, -2.0]
+
+
+# --- bundles ------------------------------------------------------------------------------------------------------
+
+
+def packed(*slots: tuple[DType, tuple[int, ...]]) -> tuple[OutputView, ...]:
+    return compose_bundle(slots)[1]
+
+
+TWO = packed((DType.F32, (3,)), (DType.F64, (2, 2)))
+
+
+def test_a_bundle_holds_whole_elements_of_slot_0() -> None:
+    storage = alloc_bundle(packed((DType.F32, (1,)), (DType.U8, (3,))))
+    assert (storage.dtype, storage.nbytes, storage.elem_count) == (DType.F32, 8, 2)
+    assert [view.offset for view in storage.bundle or ()] == [0, 4]
+    assert alloc_cpu(DType.F32, 2).bundle is None
+
+
+def test_slots_are_views_of_one_storage() -> None:
+    storage = alloc_bundle(TWO)
+    first, second = slot_arrays(storage)
+    first[...], second[...] = [1, 2, 3], 7
+    assert [first.dtype, second.dtype] == [np.dtype(np.float32), np.dtype(np.float64)]
+    assert (first.shape, second.shape) == ((3,), (2, 2))
+    assert cpu_input(storage)[:3].tolist() == [1, 2, 3]
+    assert as_array(storage, TWO[1].layout, DType.F64).tolist() == [[7, 7], [7, 7]]
+    assert as_array(storage, TWO[0].layout).tolist() == [1, 2, 3]
+    assert as_array(storage, Layout.contiguous((3,)).flip(0), DType.F32).tolist() == [3, 2, 1]
+    assert np.shares_memory(as_array(storage, TWO[1].layout, DType.F64), second)
+
+
+def test_a_slot_without_elements_takes_no_room() -> None:
+    first, second = slot_arrays(alloc_bundle(packed((DType.F32, (0, 3)), (DType.I32, (2,)))))
+    assert (first.shape, second.shape) == ((0, 3), (2,))
+
+
+def test_only_dtypes_of_slots_are_seen_in_a_bundle() -> None:
+    with pytest.raises(BundleMisuse, match="has no slot of dtype i64"):
+        as_array(alloc_bundle(TWO), Layout.contiguous((2,)), DType.I64)
+    with pytest.raises(BundleMisuse, match="has no slot of dtype f64"):
+        as_array(alloc_cpu(DType.F32, 4), Layout.contiguous((2,)), DType.F64)
+    assert as_array(from_array(np.ones(2, np.float32)), Layout.contiguous((2,)), DType.F32).tolist() == [1, 1]
+    with pytest.raises(ShapeMismatch, match="outside"):
+        as_array(alloc_bundle(TWO), Layout.contiguous((9,), 2), DType.F64)
+
+
+def test_what_has_no_slots_gives_none() -> None:
+    with pytest.raises(BundleMisuse, match="holds one value and has no slots"):
+        slot_arrays(alloc_cpu(DType.F32, 4))
+
+
+@pytest.mark.parametrize(
+    ("views", "found"),
+    [
+        ((), "wanted a slot 0 of dtype f32"),
+        (packed((DType.F64, (1,))), "wanted a slot 0 of dtype f32"),
+        (packed((DType.F32, (5,))), "slot 0 takes bytes 0 to 20"),
+        (packed((DType.F32, (2,)), (DType.F32, (3,))), "slot 1 takes bytes 8 to 20"),
+        ((TWO[0], OutputView(DType.F32, (1,), 2)), "slot 1 takes bytes 2 to 6"),
+        ((TWO[0], OutputView(DType.F32, (1,), -4)), "slot 1 takes bytes -4 to 0"),
+    ],
+)
+def test_slots_that_do_not_fit_a_storage(views: tuple[OutputView, ...], found: str) -> None:
+    storage = alloc_cpu(DType.F32, 4)
+    with pytest.raises(BundleMisuse) as refused:
+        storage.with_bundle(views)
+    assert found in str(refused.value)
+    assert storage.bundle is None
+
+
+def test_slots_are_given_once() -> None:
+    storage = alloc_bundle(TWO)
+    with pytest.raises(BundleMisuse, match="has slots already"):
+        storage.with_bundle(TWO)
+    with pytest.raises(BundleMisuse, match="at least one slot"):
+        alloc_bundle(())

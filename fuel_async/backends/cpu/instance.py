@@ -2,7 +2,8 @@
 
 Arguments are tuples of arrays; where an array is given by each submission the arguments are a list whose entries are
 set before the walk and cleared after it, so that an idle instance keeps none of a caller's arrays alive. A kernel that
-offers no way of binding is called through its plain signature with storages, made anew for each call.
+offers no way of binding is called through its plain signature with storages, made anew for each call. A kernel of
+several outputs is bound to arrays over the bytes of its bundle, one for each.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 
 from fuel_async.dispatch import BINDABLE, BindableKernel, KernelCall, LaneProgram, SlotClass
 from fuel_async.errors import InternalError, KernelFailed, Stopped
-from fuel_async.ir import CPU_DEVICE, Breathe, Layout
-from fuel_async.storage import HostArena, from_array, laid_out
+from fuel_async.ir import CPU_DEVICE, Breathe, Layout, SubstrateClass
+from fuel_async.storage import HostArena, Storage, from_array, laid_out, slot_arrays
 
 if TYPE_CHECKING:
     from fuel_async.streams import History, StopFlag
@@ -187,6 +188,10 @@ class HostInstance:
         # kernel carves from its scratch is its own: rows share it only where their scratch lies at the same place.
         layouts, places = self.program.slots.layouts, self.program.slots.places
         scratch = row[what.arity + 1 :]
+        if what.bundle:
+            output = what.arity
+            row = (*row[:output], *row[output : output + 1] * len(what.bundle), *scratch)
+            arrays = [*arrays[:output], *slot_arrays(_bundled(arrays[output], what)), *arrays[output + 1 :]]
         key = (what, *[layouts[slot] for slot in row], *[places[slot] for slot in scratch])
         if key not in patterns:
             patterns[key] = self._pattern(what, row, arrays)
@@ -208,9 +213,10 @@ class HostInstance:
             stand_in(slots.types[slot], slots.layouts[slot]) if array is None else array.view()
             for slot, array in zip(row, arrays, strict=True)
         ]
-        call, args = kernel.bind(operands[:inputs], operands[inputs : inputs + 1], what.params, operands[inputs + 1 :])
+        end = inputs + (len(what.bundle) or 1)
+        call, args = kernel.bind(operands[:inputs], operands[inputs:end], what.params, operands[end:])
         places = {id(operand): place for place, operand in enumerate(operands)}
-        if not {id(operand) for operand in operands[: inputs + 1]} <= {id(arg) for arg in args}:
+        if not {id(operand) for operand in operands[:end]} <= {id(arg) for arg in args}:
             return None
         return call, [(places.get(id(arg), -1), None if id(arg) in places else arg) for arg in args]
 
@@ -219,11 +225,10 @@ class HostInstance:
     ) -> tuple[Callable[..., object], Sequence[Any]]:
         """Call a kernel by binding it over the operands of the moment."""
         inputs, kernel = what.arity, cast("BindableKernel", what.kernel)
+        end = inputs + (len(what.bundle) or 1)
 
         def call(*operands: Array) -> None:
-            bound, args = kernel.bind(
-                operands[:inputs], operands[inputs : inputs + 1], what.params, operands[inputs + 1 :]
-            )
+            bound, args = kernel.bind(operands[:inputs], operands[inputs:end], what.params, operands[end:])
             bound(*args)
 
         self._patch(arrays, row, {position: position for position in range(len(row))})
@@ -243,17 +248,26 @@ class HostInstance:
     ) -> tuple[Callable[..., object], Sequence[Any]]:
         """Call a kernel through `(inputs, outputs, layouts, params)`, over storages made for each call."""
         kernel, inputs, params = what.kernel, what.arity, what.params
-        types = [self.program.slots.types[slot] for slot in row[: inputs + 1]]
-        layouts = tuple(Layout.contiguous(kind.shape) for kind in types)  # type: ignore[arg-type]  # concrete
+        shapes = [self.program.slots.types[slot].shape for slot in row[: inputs + 1]]
+        if what.bundle:  # its slot is bytes, and the layout that of its first output
+            shapes[inputs] = what.bundle[0].shape
+        layouts = tuple([Layout.contiguous(shape) for shape in shapes])  # type: ignore[arg-type]  # concrete
 
         def call(*operands: Array) -> None:
-            storages = [from_array(np.ascontiguousarray(operand)) for operand in operands]
+            storages = [from_array(np.ascontiguousarray(operand)) for operand in operands[:inputs]]
+            storages.append(_bundled(operands[inputs], what) if what.bundle else from_array(operands[inputs]))
             kernel(storages[:inputs], storages[inputs:], layouts, params)
 
         args: list[Any] = arrays[: inputs + 1]
         if given:
             self._patch(args, row, {position: position for position in range(len(args))})
         return call, args
+
+
+def _bundled(data: Array, what: KernelCall) -> Storage:
+    """The bytes of a bundle as a storage with its slots."""
+    storage = Storage(what.bundle[0].dtype, data.nbytes, CPU_DEVICE, SubstrateClass.HostBytes, data)
+    return storage.with_bundle(what.bundle)
 
 
 def stand_in(kind: Any, layout: Layout | None) -> Array:

@@ -42,6 +42,7 @@ _MODEST = frozenset({
     "matmul", "fused_linear", "sum", "mean", "reduce_sum_to", "cumsum", "layer_norm", "rms_norm", "rope",
     "softmax_backward", "log_softmax_backward", "layer_norm_backward", "rms_norm_backward", "powi_backward",
     "reduce_max_to_backward", "pad_backward", "index_add", "scatter_add", "fused_softmax_cross_entropy", "log_softmax",
+    "selective_scan", "view_slot", "view_owned",
 })  # fmt: skip
 
 #: Ops that move bits, or change the sign alone: the sign of a zero is theirs to keep.
@@ -122,6 +123,8 @@ def _of(op: OpSpec) -> Iterator[ConformanceCase]:
 
 
 def _dtypes(op: OpSpec) -> Sequence[str]:
+    if op.takes_bundle:  # as there are bundles of
+        return list(dict.fromkeys([dtype for made in OPS if made.slots for dtype in _dtypes(made)]))
     if op.form is not Form.KERNEL:
         return [dtype.value for dtype in _KERNELLESS]
     keys = [

@@ -48,6 +48,8 @@ class Node(NamedTuple):
 
 Result: TypeAlias = tuple[Array, Array]
 Rule: TypeAlias = Callable[[Node, Sequence[Operand]], Result]
+#: Of an op with several outputs: it is told each as a node, with the same parameters.
+SlotsRule: TypeAlias = Callable[[Sequence[Node], Sequence[Operand]], Sequence[Result]]
 
 
 def _precision(dtype: DType) -> Precision:

@@ -68,6 +68,18 @@ class Tracked:
         moved = np.where(self.e == 0, 0.0, np.where(low > 0, self.e / np.maximum(low, 1e-300), math.inf))
         return self._made(np.log(self.x), moved, 16)
 
+    def softplus(self) -> Tracked:
+        """Return log(1 + exp(x)), which moves by no more than x does."""
+        return self._made(np.logaddexp(self.x, 0), self.e, 16)
+
+    def within(self, limit: float) -> Tracked:
+        """Return the same, undetermined where it may be beyond `limit`: what follows may be infinite there, or not.
+
+        So it is where the bound is no number, as that of 0 times something undetermined.
+        """
+        beyond = (np.abs(self.x) + self.e > limit) | np.isnan(self.e)
+        return Tracked(self.x, np.where(beyond & np.isfinite(self.x), math.inf, self.e), self.unit)
+
     def sum(self) -> Tracked:
         """Sum along the last axis, kept with size 1, in any order."""
         size, count = np.abs(self.x) + self.e, self.x.shape[-1]

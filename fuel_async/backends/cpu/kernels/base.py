@@ -26,10 +26,11 @@ from fuel_async.backends.cpu.kernels.blocks import (
 from fuel_async.dispatch import KernelCaps, KernelDTypes, NoParams, OpParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, Layout, OpKind, TensorType
-from fuel_async.storage import Storage, as_array, read_storage, write_storage
+from fuel_async.storage import Storage, as_array, read_storage, slot_arrays, write_storage
 
-#: (inputs, output, params, scratch) -> (callable, arguments). Checks shapes; count and dtypes are right.
-Rule: TypeAlias = Callable[[Sequence[Array], Array, Any, Sequence[Array]], Bound]
+#: (inputs, output, params, scratch) -> (callable, arguments). Checks shapes; count and dtypes are right. A kernel of
+#: several outputs is given their arrays in a tuple.
+Rule: TypeAlias = Callable[[Sequence[Array], Any, Any, Sequence[Array]], Bound]
 #: (params, shapes of the inputs, shape of the output) -> bytes of working memory.
 ScratchRule: TypeAlias = Callable[[Any, Sequence[Shape], Shape], tuple[int, ...]]
 
@@ -73,10 +74,12 @@ class HostKernel:
     variadic: bool = False
     #: Inputs in order, then the output, for a kernel whose key leaves some of them out.
     operands: KernelDTypes = ()
+    #: The dtypes of all outputs, for a kernel that has several; the key has the first.
+    slots: KernelDTypes = ()
     _expected: tuple[NumpyDType, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "operands", self.operands or self.dtypes)
+        object.__setattr__(self, "operands", self.operands or (*self.dtypes[:-1], *(self.slots or self.dtypes[-1:])))
         object.__setattr__(self, "_expected", tuple(dtype.require_np() for dtype in self.operands))
 
     def bind(
@@ -86,14 +89,14 @@ class HostKernel:
 
         `scratch` holds byte arrays of the sizes of `scratch_nbytes`; the call allocates no array besides.
         """
-        self._check_call(inputs, outputs, params)
-        *wanted, result = self._expected
+        self._check_call(inputs, outputs, params, len(self.slots) or 1)
+        wanted = self._expected
         if self.variadic:
-            wanted *= len(inputs)
-        for position, (array, dtype) in enumerate(zip((*inputs, outputs[0]), (*wanted, result), strict=True)):
+            wanted = (*wanted[:1] * len(inputs), wanted[-1])
+        for position, (array, dtype) in enumerate(zip((*inputs, *outputs), wanted, strict=True)):
             if array.dtype is not dtype and array.dtype != dtype:
                 raise self._refuse(f"the dtype of operand {position}", array.dtype, dtype)
-        return self.rule(inputs, outputs[0], params, scratch)
+        return self.rule(inputs, tuple(outputs) if self.slots else outputs[0], params, scratch)
 
     def scratch_nbytes(
         self, params: OpParams, input_types: Sequence[TensorType], output_types: Sequence[TensorType]
@@ -115,7 +118,7 @@ class HostKernel:
         outside its storage. An output that is also an input is refused by its lease, unless the kernel works in
         place and both lie alike.
         """
-        self._check_call(inputs, outputs, params)
+        self._check_call(inputs, outputs, params, 1)
         operands = (*inputs, *outputs)
         if len(layouts) != len(operands):
             raise self._refuse("the number of layouts", len(layouts), len(operands))
@@ -130,23 +133,31 @@ class HostKernel:
                 if not is_output:
                     leases.enter_context(read_storage(storage))
             leases.enter_context(write_storage(outputs[0]))
-            output = as_array(outputs[0], layouts[-1])
+            results = slot_arrays(outputs[0]) if self.slots else (as_array(outputs[0], layouts[-1]),)
             arrays = [
-                output if is_output else as_array(storage, layout)
-                for storage, layout, is_output in zip(operands, layouts, over, strict=True)
+                results[0] if is_output else self._array(storage, layout, position)
+                for position, (storage, layout, is_output) in enumerate(zip(inputs, layouts, over, strict=False))
             ]
             shapes = [layout.shape for layout in layouts]
             scratch = [np.empty(nbytes, np.uint8) for nbytes in self.scratch(params, shapes[:-1], shapes[-1])]
-            call, args = self.bind(arrays[:-1], arrays[-1:], params, scratch)
+            call, args = self.bind(arrays, results, params, scratch)
             with np.errstate(all="ignore"):
                 call(*args)
 
-    def _check_call(self, inputs: Sequence[object], outputs: Sequence[object], params: OpParams) -> None:
-        arity = len(self._expected) - 1
+    def _array(self, storage: Storage, layout: Layout, position: int) -> Array:
+        """An input: of a storage with a bundle, the slot that has the dtype which is wanted here."""
+        if storage.bundle is None:
+            return as_array(storage, layout)
+        return as_array(storage, layout, self.operands[0 if self.variadic else position])
+
+    def _check_call(
+        self, inputs: Sequence[object], outputs: Sequence[object], params: OpParams, wanted_outputs: int
+    ) -> None:
+        arity = len(self._expected) - (len(self.slots) or 1)
         if len(inputs) != arity and not (self.variadic and inputs):
             raise self._refuse("the number of inputs", len(inputs), "one or more" if self.variadic else arity)
-        if len(outputs) != 1:
-            raise self._refuse("the number of outputs", len(outputs), 1)
+        if len(outputs) != wanted_outputs:
+            raise self._refuse("the number of outputs", len(outputs), wanted_outputs)
         if not isinstance(params, self.takes):
             raise self._refuse("the parameters", params, self.takes.__name__)
 

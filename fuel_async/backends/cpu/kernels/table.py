@@ -31,6 +31,7 @@ from fuel_async.backends.cpu.kernels import (
     reduce_to,
     rope,
     rows,
+    scan,
     scatter,
 )
 from fuel_async.cost import default_cost_for_op_kind
@@ -65,6 +66,7 @@ FAMILIES = (
     matmul_integer,
     rope,
     inplace,
+    scan,
 )
 #: Modules whose code is part of every kernel.
 SHARED = (base, blocks, erf, rows)

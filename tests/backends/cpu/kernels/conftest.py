@@ -23,11 +23,12 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 class Sample(NamedTuple):
-    """Operands and parameters of one call."""
+    """Operands and parameters of one call; of several outputs the other shapes, too."""
 
     inputs: tuple[Array, ...]
     shape: tuple[int, ...]
     params: OpParams
+    others: tuple[tuple[int, ...], ...] = ()
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +105,8 @@ def sample_for(kernel: HostKernel, rng: np.random.Generator, rows: int = 6) -> S
     op, dtypes = kernel.op, kernel.dtypes
     shape: tuple[int, ...] = (rows, 7)
     params: OpParams = OpParams.NONE
-    shapes: list[tuple[int, ...]] = [shape] * (len(kernel.operands) - 1)
+    others: tuple[tuple[int, ...], ...] = ()
+    shapes: list[tuple[int, ...]] = [shape] * (len(kernel.dtypes if kernel.slots else kernel.operands) - 1)
     match op:
         case OpKind.MatMul:
             shapes, shape, params = _matmul(2, rows, 7, 5)
@@ -143,6 +145,10 @@ def sample_for(kernel: HostKernel, rng: np.random.Generator, rows: int = 6) -> S
         case OpKind.Rope:
             shape = (2, rows, 8)
             shapes, params = [shape, (rows, 8), (rows, 8)], OpParams.Rope(2, rows, 8)
+        case OpKind.SelectiveScan:
+            shape, beside = (2, 5, rows), (2, 5, 3)
+            shapes, others = [shape, shape, (rows, 3), beside, beside], ((2, rows, 3),)
+            params = OpParams.SelectiveScan(2, 5, rows, 3, True)
         case OpKind.Affine | OpKind.InplaceAffine:
             params = OpParams.Affine(1.5, -0.75)
         case OpKind.PowIElementwise | OpKind.PowIElementwiseBackward | OpKind.PowIInplace:
@@ -181,7 +187,7 @@ def sample_for(kernel: HostKernel, rng: np.random.Generator, rows: int = 6) -> S
             shapes, params = [shape, (3, 3), ()], OpParams.WriteSliceRotating(shape, 0, 5, ((0, 3), (4, 7)))
         case _:
             pass
-    kinds = [dtypes[0]] * len(shapes) if op is OpKind.Concat else kernel.operands[:-1]
+    kinds = [dtypes[0]] * len(shapes) if op is OpKind.Concat else kernel.operands[: -(1 + len(others))]
     inputs = [values(rng, kind, of) for kind, of in zip(kinds, shapes, strict=True)]
     if op is OpKind.IndexSelect:
         inputs[1] = rng.integers(0, rows, 4).astype(np.uint32)
@@ -191,9 +197,11 @@ def sample_for(kernel: HostKernel, rng: np.random.Generator, rows: int = 6) -> S
         inputs[1] = rng.integers(0, 7, rows)
     if op in (OpKind.WriteSliceDoff, OpKind.WriteSliceRotating):
         inputs[2] = np.array(rng.integers(0, 5), inputs[2].dtype)
+    if op is OpKind.SelectiveScan:
+        inputs[2] = -abs(inputs[2])
     if op is OpKind.Where:
         inputs[0] = rng.integers(0, 3, shapes[0]).astype(np.uint8)
-    return Sample(tuple(inputs), shape, params)
+    return Sample(tuple(inputs), shape, params, others)
 
 
 @pytest.fixture(scope="session")

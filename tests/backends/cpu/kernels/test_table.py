@@ -48,6 +48,7 @@ WANTED: list[tuple[list[OpKind], set[tuple[DType, ...]]]] = [
     (_last_dim("Backward"), {(t, t, t) for t in T4}),
     ([OpKind.FusedSoftmaxCrossEntropy], {(t, DType.I64, DType.F32) for t in T4}),
     ([OpKind.Rope, OpKind.FusedLinear], {(t, t, t, t) for t in T4}),
+    ([OpKind.SelectiveScan], {(t,) * 6 for t in T4}),
     ([OpKind.MatMul], {(t, t, t) for t in (*T4, DType.I8, U8)}),
     ([OpKind.Cast], {(a, b) for a in T11 for b in T11 if a is not b}),
     ([OpKind.Concat], {(t, t) for t in T9}),
@@ -64,6 +65,14 @@ WANTED: list[tuple[list[OpKind], set[tuple[DType, ...]]]] = [
         {(t, t) for t in DType.ALL if t.np is not None},
     ),
 ]
+
+
+#: Of kinds whose price is counted from them.
+PARAMS: dict[OpKind, OpParams] = {
+    OpKind.MatMul: OpParams.Matmul((), (), 2, 2, 2),
+    OpKind.FusedLinear: OpParams.Matmul((), (), 2, 2, 2),
+    OpKind.SelectiveScan: OpParams.SelectiveScan(1, 2, 2, 2, False),
+}
 
 
 def test_the_keys_are_complete_and_no_others(table: KernelBindingTable) -> None:
@@ -83,7 +92,7 @@ def test_every_row_is_priced_precise_and_identified(table: KernelBindingTable) -
         assert entry.kernel_source == KERNEL_SOURCE == "portable-cpu"
         assert 0 < entry.kernel_revision_hash < 2**64
         assert entry.caps.strided_input
-        params = OpParams.Matmul((), (), 2, 2, 2) if op in (OpKind.MatMul, OpKind.FusedLinear) else OpParams.NONE
+        params = PARAMS.get(op, OpParams.NONE)
         assert not entry.cost([(2, 2)] * len(dtypes), dtypes, params, caps).is_unpriced
 
 
