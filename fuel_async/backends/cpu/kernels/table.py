@@ -19,6 +19,7 @@ from fuel_async.backends.cpu.kernels import (
     erf,
     indexing,
     inplace,
+    limits,
     linear,
     masks,
     matmul,
@@ -47,6 +48,7 @@ KERNEL_SOURCE = "portable-cpu"
 
 FAMILIES = (
     elementwise,
+    limits,
     reduce,
     matmul,
     normalise,
