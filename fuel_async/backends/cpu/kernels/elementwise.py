@@ -9,7 +9,7 @@ minimum keep NaN.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,12 +50,13 @@ UNARY_UFUNCS: Mapping[OpKind, Body] = {
 }
 
 
-def _maximum(a: Array, b: Array, out: Array) -> None:
-    np.maximum(a, b, out=out)
+def _by_name(ufunc: Callable[..., Any]) -> Body:
+    """The body of a ufunc that takes its output by name only."""
 
+    def body(a: Array, b: Array, out: Array) -> None:
+        ufunc(a, b, out=out)
 
-def _minimum(a: Array, b: Array, out: Array) -> None:
-    np.minimum(a, b, out=out)
+    return body
 
 
 BINARY_UFUNCS: Mapping[OpKind, Body] = {
@@ -65,8 +66,8 @@ BINARY_UFUNCS: Mapping[OpKind, Body] = {
     OpKind.DivElementwise: np.divide,
     OpKind.PowElementwise: np.power,
     OpKind.RemElementwise: np.remainder,
-    OpKind.MaximumElementwise: _maximum,
-    OpKind.MinimumElementwise: _minimum,
+    OpKind.MaximumElementwise: _by_name(np.maximum),
+    OpKind.MinimumElementwise: _by_name(np.minimum),
 }
 
 COMPARISON_UFUNCS: Mapping[OpKind, np.ufunc] = {
