@@ -1,11 +1,13 @@
 """One call for each kind of kernel of the host, and the plain numpy expression of the same op beside it.
 
 Operands are [rows, 100]; what a call computes with is told by `case_for`, what numpy users would write by the tables of
-expressions. numpy has no arithmetic for half types that is rounded once, so theirs is the expression in float32.
+expressions. These make what the kernel makes, in its dtype: truth values in uint8, positions in uint32. numpy has no
+arithmetic for half types that is rounded once, so theirs is the expression in float32.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -28,11 +30,19 @@ _HALF = WIDTH // 2
 _STEPS, _STATES = 10, 4
 
 
+_exact_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
 def _erf(x: Array) -> Array:
-    # Abramowitz and Stegun, 7.1.26: numpy has no error function. Exact to 1.5e-7.
+    # numpy has no error function. Python has one of numbers; for the others Abramowitz and Stegun, 7.1.26, is exact
+    # to 1.5e-7.
+    result: Array
+    if x.dtype == np.float64:
+        result = _exact_erf(x)
+        return result
     t = 1 / (1 + 0.3275911 * np.abs(x))
     series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    result: Array = np.sign(x) * (1 - series * np.exp(-x * x))
+    result = np.sign(x) * (1 - series * np.exp(-x * x))
     return result
 
 
@@ -75,12 +85,12 @@ def _layer_norm_backward(x: Array, g: Array) -> Array:
 
 def _max_to_backward(x: Array, g: Array) -> Array:
     most = x == x.max(0)
-    result: Array = most * (g / most.sum(0))
+    result: Array = most * (g / most.sum(0, dtype=x.dtype))
     return result
 
 
 def _cross_entropy(x: Array, targets: Array) -> Array:
-    result: Array = -_log_softmax(x)[np.arange(len(x)), targets.astype(np.int64)].mean()
+    result: Array = -_log_softmax(x)[np.arange(len(x)), targets.astype(np.int64)].mean().astype(np.float32)
     return result
 
 
@@ -159,7 +169,7 @@ _STEMS: Mapping[str, Expression] = {
 COMPUTED: Mapping[OpKind, Expression] = {
     **{OpKind[f"{stem}Elementwise"]: expression for stem, expression in _STEMS.items()},
     **{OpKind[f"{stem}Inplace"]: expression for stem, expression in _STEMS.items()},
-    OpKind.StepElementwise: lambda x: x > 0,
+    OpKind.StepElementwise: lambda x: (x > 0).astype(x.dtype),
     OpKind.Affine: lambda x: x * 1.5 - 0.75,
     OpKind.InplaceAffine: lambda x: x * 1.5 - 0.75,
     OpKind.PowIElementwiseBackward: lambda x, g: 3 * x**2 * g,
@@ -171,18 +181,18 @@ COMPUTED: Mapping[OpKind, Expression] = {
     OpKind.MinimumElementwise: np.minimum,
     OpKind.PowElementwise: np.power,
     OpKind.RemElementwise: np.remainder,
-    OpKind.EqualElementwise: np.equal,
-    OpKind.NotEqualElementwise: np.not_equal,
-    OpKind.LessElementwise: np.less,
-    OpKind.LessEqualElementwise: np.less_equal,
-    OpKind.GreaterElementwise: np.greater,
-    OpKind.GreaterEqualElementwise: np.greater_equal,
+    OpKind.EqualElementwise: lambda a, b: np.equal(a, b).view(np.uint8),
+    OpKind.NotEqualElementwise: lambda a, b: np.not_equal(a, b).view(np.uint8),
+    OpKind.LessElementwise: lambda a, b: np.less(a, b).view(np.uint8),
+    OpKind.LessEqualElementwise: lambda a, b: np.less_equal(a, b).view(np.uint8),
+    OpKind.GreaterElementwise: lambda a, b: np.greater(a, b).view(np.uint8),
+    OpKind.GreaterEqualElementwise: lambda a, b: np.greater_equal(a, b).view(np.uint8),
     OpKind.SumReduce: lambda x: x.sum(-1),
     OpKind.MeanReduce: lambda x: x.mean(-1),
     OpKind.MaxReduce: lambda x: x.max(-1),
     OpKind.MinReduce: lambda x: x.min(-1),
-    OpKind.ArgMaxDim: lambda x: x.argmax(-1),
-    OpKind.ArgMinDim: lambda x: x.argmin(-1),
+    OpKind.ArgMaxDim: lambda x: x.argmax(-1).astype(np.uint32),
+    OpKind.ArgMinDim: lambda x: x.argmin(-1).astype(np.uint32),
     OpKind.ReduceSumTo: lambda x: x.sum(0),
     OpKind.ReduceMaxTo: lambda x: x.max(0),
     OpKind.ReduceMaxToBackward: _max_to_backward,
@@ -255,7 +265,7 @@ def expression_for(kernel: HostKernel) -> Expression:
         halves = [dtype in HALVES for dtype in kernel.operands]
         return lambda *operands: np.asarray(
             compute(*[x.astype(np.float32) if half else x for x, half in zip(operands, halves, strict=False)])
-        ).astype(out)
+        ).astype(out, copy=False)
     return compute
 
 

@@ -19,7 +19,7 @@ from benchmarks.timing import LoopFactory, Quiet, loop_factories, median, now_ns
 from fuel_async.backends.cpu.kernels import register_cpu_kernels
 from fuel_async.backends.cpu.kernels.base import HostKernel
 from fuel_async.dispatch import KernelBindingTable
-from fuel_async.ir import DType, OpKind
+from fuel_async.ir import DType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,9 +33,6 @@ TARGETS = {"worst_ratio": Target(max=LIMIT)}
 
 #: How far a result may be from the expression's in float64, relative to the largest element, by its dtype.
 _TOLERANCES = {DType.F64: 1e-9, DType.F32: 1e-4, DType.F16: 2e-3, DType.BF16: 2e-2}
-#: numpy's expression of the error function is this exact.
-_ERF_TOLERANCE = 1e-6
-_OF_ERF = frozenset(kind for kind in OpKind if "Erf" in kind.name)
 
 
 class Size(NamedTuple):
@@ -153,7 +150,7 @@ def check(kernel: HostKernel, case: Case, out: Array) -> None:
         same = bool((out == expected).all())
     else:
         got, wanted = out.astype(np.float64), expected.astype(np.float64)
-        tolerance = max(_TOLERANCES[dtype], _ERF_TOLERANCE if kernel.op in _OF_ERF else 0)
+        tolerance = _TOLERANCES[dtype]
         same = np.allclose(got, wanted, tolerance, tolerance * max(1.0, float(np.abs(wanted).max())))
     if not same or out.shape != expected.shape:
         raise WrongResult(f"{kernel.op.as_str()} of {', '.join(map(str, kernel.dtypes))} is not what numpy gives")

@@ -30,6 +30,14 @@ def test_each_kernel_computes_what_its_expression_does(op: OpKind) -> None:
                 check(kernel, case, out)
 
 
+@pytest.mark.parametrize("op", dict.fromkeys(kernel.op for kernel in KERNELS), ids=OpKind.as_str)
+def test_each_expression_makes_the_dtype_of_its_kernel(op: OpKind) -> None:
+    for kernel in [kernel for kernel in KERNELS if kernel.op is op]:
+        with np.errstate(all="ignore"):
+            made = np.asarray(expression_for(kernel)(*case_for(kernel, 200).inputs)).dtype
+        assert made == kernel.operands[-1].require_np(), kernel
+
+
 def test_every_kind_has_one_expression() -> None:
     assert not COMPUTED.keys() & MOVED.keys()
     assert {kernel.op for kernel in KERNELS} == {*COMPUTED, *MOVED, OpKind.Cast}

@@ -1,6 +1,7 @@
 """Where the maximum or minimum along an axis is, in u32: the first of equal ones, the first NaN if there is one.
 
-numpy looks along a dense last axis; other operands, and half types, are brought to that form block by block.
+numpy looks along a dense last axis; other operands, and half types, are brought to that form block by block. What it
+finds is of its own type of positions, and is narrowed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,46 @@ if TYPE_CHECKING:
 
     #: (rows along the last axis, where the extreme of each is)
     RowsCall = Callable[[Array, Array], None]
+
+
+def _of_dense_rows(shape: Shape, output: Shape, largest: bool, limit: int, memory: Array) -> RowsCall:
+    """Rows as numpy likes them, of any length: all of those whose positions fit `limit` at once."""
+    find = np.ndarray.argmax if largest else np.ndarray.argmin
+    if math.prod(shape) <= limit:
+        found = np.ndarray(shape, POSITION, memory)
+        placed = found.reshape(output)
+
+        def whole(rows: Array, output: Array) -> None:
+            find(rows, -1, found)
+            output[...] = placed
+
+        return whole
+    cut = Blocks(shape, limit)
+    steps = [(index, np.ndarray(part, POSITION, memory)) for index, part in cut.pieces()]
+
+    def dense(rows: Array, output: Array) -> None:
+        output = output.reshape(shape)
+        for index, found in steps:
+            find(rows[index], -1, found)
+            output[index] = found
+
+    return dense
+
+
+def _of_one_block(
+    shape: Shape, output: Shape, order: Shape, compute: NumpyDType, largest: bool, scratch: Sequence[Array]
+) -> RowsCall:
+    """Operands of any strides and type that fit one block, with the axis in question behind the others by `order`."""
+    copy, found = np.ndarray(shape, compute, scratch[0]), np.ndarray(shape[:-1], POSITION, scratch[1])
+    find, placed = copy.argmax if largest else copy.argmin, found.reshape(output)
+    moved = order != tuple(range(len(order)))
+
+    def one(source: Array, output: Array) -> None:
+        copy[...] = source.transpose(order) if moved else source
+        find(-1, found)
+        output[...] = placed
+
+    return one
 
 
 def _of_short_rows(shape: Shape, compute: NumpyDType, largest: bool, scratch: Sequence[Array]) -> RowsCall:
@@ -91,8 +132,14 @@ def _kernel(op: OpKind, dtype: DType) -> HostKernel:
             return nothing, (inputs[0], output)
         if not 0 < size <= 2**32:
             raise KernelArgumentError(op.value, f"the size of axis {axis} of {shape}", size, "from 1 to 2^32")
-        lead = (*shape[:axis], *shape[axis + 1 :]) or (1,)
+        lead = (*shape[:axis], *shape[axis + 1 :])
         order = (*range(axis), *range(axis + 1, len(shape)), axis)
+        if axis == len(shape) - 1 and compute == inputs[0].dtype and inputs[0].flags.c_contiguous:
+            return _of_dense_rows(lead, output.shape, largest, limit, scratch[1]), (inputs[0], output)
+        if math.prod(shape) <= limit:
+            call = _of_one_block((*lead, size), output.shape, order, compute, largest, scratch)
+            return call, (inputs[0], output)
+        lead = lead or (1,)
         if size <= limit:
             call = _of_short_rows((*lead, size), compute, largest, scratch)
         else:

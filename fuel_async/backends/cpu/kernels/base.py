@@ -51,6 +51,11 @@ HALVES = (DType.BF16, DType.F16)
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
+def compute_type(dtype: DType) -> NumpyDType:
+    """Return the type that a kernel of `dtype` computes in."""
+    return F32 if dtype in HALVES else dtype.require_np()
+
+
 def _no_scratch(params: object, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
     return ()
 

@@ -7,12 +7,21 @@ float64 and written as float32. Targets are checked before anything is written.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fuel_async.backends.cpu.kernels.base import F32, F64, HALVES, T4, HostKernel
-from fuel_async.backends.cpu.kernels.blocks import Array, Blocks, Bound, Shape, block_limit, carve, scratch_nbytes
+from fuel_async.backends.cpu.kernels.blocks import (
+    Array,
+    Blocks,
+    Bound,
+    Shape,
+    block_limit,
+    carve,
+    constants,
+    scratch_nbytes,
+)
 from fuel_async.backends.cpu.kernels.rows import POSITION, RowMaximum, dense
 from fuel_async.dispatch import FusedSoftmaxCrossEntropyParams as Params
 from fuel_async.errors import IndexOutOfRange, KernelArgumentError
@@ -28,6 +37,9 @@ if TYPE_CHECKING:
 
 _OP = OpKind.FusedSoftmaxCrossEntropy.value
 BOOL = np.dtype(np.bool_)
+
+#: `(source, axes, dtype)`, all by position, which is what is cheapest to call.
+_add_reduce: Callable[..., Any] = np.add.reduce
 
 
 def _check(scores: Shape, targets: Shape, output: Shape, params: Params) -> None:
@@ -69,9 +81,13 @@ def _all_rows(shape: Shape, compute: NumpyDType, scratch: Sequence[Array]) -> Ro
         for part in cut.part_shapes()
     }
 
+    if shape in calls:
+        return calls[shape]
+    steps = [(index, calls[part]) for index, part in cut.pieces()]
+
     def run(scores: Array, targets: Array, losses: Array) -> None:
-        for index, part in cut.pieces():
-            calls[part](scores[index], targets[index], losses[index])
+        for index, call in steps:
+            call(scores[index], targets[index], losses[index])
 
     return run
 
@@ -87,24 +103,29 @@ def _kernel(dtype: DType) -> HostKernel:
             carve((kind,), rows, scratch[2 + at])[0] for at, kind in enumerate((POSITION, compute, BOOL))
         )
         row_losses = _all_rows((*rows, vocab), compute, scratch) if inputs[0].size else None
+        n_rows, reduction, (ignore,) = math.prod(rows), params.reduction, constants(np.int64, params.ignore_index)
+        # As unsigned numbers places below 0 are beyond the vocabulary, too.
+        unsigned = places.view(np.uintp)
 
         def cross_entropy(scores: Array, targets: Array, output: Array) -> None:
             given = targets.reshape(rows)
-            np.equal(given, params.ignore_index, ignored)
             places[...] = given
-            np.copyto(places, 0, where=ignored)
-            count = params.n_rows - int(np.count_nonzero(ignored))
-            for bad in (np.minimum.reduce(places, None, initial=0), np.maximum.reduce(places, None, initial=0)):
-                if count and not 0 <= bad < vocab:
-                    raise IndexOutOfRange(_OP, int(bad), vocab)
+            np.equal(given, ignore, ignored)
+            ignored_count = int(np.count_nonzero(ignored))
+            count = n_rows - ignored_count
+            if ignored_count:
+                np.copyto(places, 0, where=ignored)
+            if count and unsigned.item(worst := unsigned.argmax()) >= vocab:
+                raise IndexOutOfRange(_OP, places.item(worst), vocab)
             if row_losses is not None:
                 row_losses(scores.reshape((*rows, vocab)), places, losses)
-            np.copyto(losses, 0, where=ignored)
-            if params.reduction == "none":
+            if ignored_count:
+                np.copyto(losses, 0, where=ignored)
+            if reduction == "none":
                 output[...] = losses.reshape(output.shape)
                 return
-            total = np.add.reduce(losses, None, F64)
-            output[...] = np.divide(total, count) if params.reduction == "mean" else total
+            total = float(_add_reduce(losses, None, F64))
+            output[...] = total if reduction == "sum" else total / count if count else math.nan
 
         return cross_entropy, (*inputs, output)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fuel_async.backends.cpu.kernels import elementwise, powers
+from fuel_async.backends.cpu.kernels import elementwise, limits, powers
 from fuel_async.backends.cpu.kernels.base import IN_PLACE, HostKernel
 from fuel_async.backends.cpu.kernels.movement import HELD
 from fuel_async.dispatch import OpParams, WriteSliceDoffParams, WriteSliceParams, WriteSliceRotatingParams
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fuel_async.backends.cpu.kernels.blocks import Array, Bound, Index, Shape
 
 #: Modules whose code these kernels run, too.
-TAKES_FROM = (elementwise, powers)
+TAKES_FROM = (elementwise, limits, powers)
 
 _STEMS = """
 Relu Silu Gelu Tanh Sigmoid Neg Abs Sqr Sqrt Rsqrt Recip Exp Log Sin Cos Sign Floor Ceil Round Erf GeluErf Clamp PowI
@@ -67,10 +67,7 @@ def _check_ranges(op: OpKind, source: Array, output: Array, ranges: Sequence[tup
     _check_shape(op, "the source's shape", source.shape, tuple([end - start for start, end in ranges]))
 
 
-def _copy_unless_same(dest: Array, output: Array) -> None:
-    """Bring what is kept into the output, unless it lies there: an output shares all bytes of `dest`, or none."""
-    if dest is not output and not np.may_share_memory(dest, output):
-        output[...] = dest
+# Where the output is the operand itself, `output[...] = dest` is nothing: numpy compares addresses and strides first.
 
 
 def _write_slice(inputs: Sequence[Array], output: Array, params: WriteSliceParams, scratch: Sequence[Array]) -> Bound:
@@ -83,7 +80,7 @@ def _write_slice(inputs: Sequence[Array], output: Array, params: WriteSliceParam
 
     def write(dest: Array, source: Array, output: Array) -> None:
         if not covers:
-            _copy_unless_same(dest, output)
+            output[...] = dest
         output[index] = source
 
     return write, (dest, source, output)
@@ -101,11 +98,11 @@ def _write_slice_doff(
     covers = source.shape == output.shape
 
     def write(dest: Array, source: Array, offset: Array, output: Array) -> None:
-        start = int(offset)
+        start = offset.item()
         if not 0 <= start <= most:
             raise KernelArgumentError(op.value, f"the offset along axis {axis}", start, f"from 0 to {most}")
         if not covers:
-            _copy_unless_same(dest, output)
+            output[...] = dest
         output[(*before, slice(start, start + length), *after)] = source
 
     return write, (dest, source, offset, output)
@@ -134,7 +131,7 @@ def _write_slice_rotating(
             aside[...] = source
             source = aside
         else:
-            _copy_unless_same(dest, output)
+            output[...] = dest
         output[(*before, slice(start, start + first), *after)] = source[(*all_before, slice(0, first), ...)]
         output[(*before, slice(0, length - first), *after)] = source[(*all_before, slice(first, length), ...)]
 

@@ -1,7 +1,7 @@
-"""Kernels that keep some elements and put one number in place of the others: triu, tril, masked_fill.
+"""Kernels that choose: where, and triu, tril and masked_fill, which put one number in place of some elements.
 
-The choice is made on the bits, like that of `where`: values that are kept come through unchanged, NaN included, and no
-branch depends on the data.
+The choice is made on the bits: values that are kept come through unchanged, NaN included, and no branch depends on the
+data (a masked copy takes seven times as long on random masks). Small calls of where and masked_fill are the exception.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from fuel_async.backends.cpu.kernels.base import IN_PLACE, T6, HostKernel, check_broadcast
+from fuel_async.backends.cpu.kernels.base import IN_PLACE, T4, T6, HostKernel, check_broadcast
 from fuel_async.backends.cpu.kernels.blocks import (
     Array,
     Body,
@@ -19,9 +20,11 @@ from fuel_async.backends.cpu.kernels.blocks import (
     NumpyDType,
     Shape,
     bind_body,
+    carve,
     constants,
     scratch_nbytes,
 )
+from fuel_async.backends.cpu.kernels.rows import nothing
 from fuel_async.dispatch import MaskedFillParams, TriangularParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
@@ -29,25 +32,76 @@ from fuel_async.ir import DType, OpKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-BOOL, U8 = np.dtype(np.bool_), np.dtype(np.uint8)
+BOOL, I8, U8 = np.dtype(np.bool_), np.dtype(np.int8), np.dtype(np.uint8)
 _BITS: Mapping[int, NumpyDType] = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 (_ZERO_U8,) = constants(U8, 0)
 
+#: Up to this many elements are copied by a mask, as `np.where` does: three calls instead of nine, which cost more than
+#: what they do.
+FEW = 1_024
 
-def _kept(keep: np.ufunc, bits: NumpyDType) -> Body:
-    """The body that keeps what `keep(row number, column number)` says, and makes the rest 0."""
 
-    def body(x: Array, rows: Array, columns: Array, out: Array, true: Array, factor: Array) -> None:
-        keep(rows, columns, true)
-        factor[...] = true
-        np.multiply(x.view(bits), factor, out.view(bits))
+def _are_few(operands: Sequence[Array], output: Array) -> bool:
+    """Whether a copy by a mask is cheaper. `putmask` repeats and copies operands that are not like its output."""
+    return output.size <= FEW and all(o.shape == output.shape and o.flags.c_contiguous for o in operands)
+
+
+def _widened(true: Array, mask: Array) -> None:
+    """Put all bits of an element of `mask` where `true` is, none where it is not; `true` is overwritten."""
+    signs = true.getfield(I8)
+    np.negative(signs, signs)
+    mask[...] = signs
+
+
+# --- where ------------------------------------------------------------------------------------------------
+
+
+def _chosen(bits: NumpyDType) -> Body:
+    # b ^ (condition & (a ^ b)): the output may be either value operand.
+    def body(condition: Array, a: Array, b: Array, out: Array, true: Array, mask: Array, differ: Array) -> None:
+        right = b.getfield(bits)
+        np.not_equal(condition, _ZERO_U8, true)
+        _widened(true, mask)
+        np.bitwise_xor(a.getfield(bits), right, differ)
+        np.bitwise_and(mask, differ, differ)
+        np.bitwise_xor(differ, right, out.getfield(bits))
 
     return body
 
 
+def _where(dtype: DType) -> HostKernel:
+    op, kind, bits = OpKind.Where, dtype.require_np(), _BITS[dtype.nbytes]
+    body, planes = _chosen(bits), (BOOL, bits, bits)
+
+    def rule(inputs: Sequence[Array], output: Array, params: Any, scratch: Sequence[Array]) -> Bound:
+        check_broadcast(op, inputs, output)
+        if not _are_few(inputs, output):
+            return bind_body(body, inputs, output, planes, scratch)
+        (work,) = carve((kind,), output.shape, scratch[0])
+
+        def choose(condition: Array, a: Array, b: Array, out: Array) -> None:
+            # Any byte but 0 is true to `putmask`.
+            work[...] = b
+            np.putmask(work, condition.getfield(BOOL), a)
+            out[...] = work
+
+        return choose, (*inputs, output)
+
+    def working(params: Any, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
+        return scratch_nbytes(planes, output)
+
+    return HostKernel(op, (DType.U8, dtype, dtype, dtype), rule, caps=IN_PLACE, scratch=working)
+
+
+# --- triangles and fills ----------------------------------------------------------------------------------
+
+
 def _triangle(op: OpKind, keep: np.ufunc, dtype: DType) -> HostKernel:
+    """Return the kernel that keeps what `keep(column - row, diagonal)` says, and makes the rest 0."""
     bits = _BITS[dtype.nbytes]
-    body, planes = _kept(keep, bits), (BOOL, bits)
+
+    def body(x: Array, mask: Array, out: Array) -> None:
+        np.bitwise_and(x.getfield(bits), mask, out.getfield(bits))
 
     def rule(inputs: Sequence[Array], output: Array, params: TriangularParams, scratch: Sequence[Array]) -> Bound:
         source, shape = inputs[0], output.shape
@@ -56,34 +110,33 @@ def _triangle(op: OpKind, keep: np.ufunc, dtype: DType) -> HostKernel:
         given = (params.batch_count, params.rows, params.cols)
         if given != (wanted := (math.prod(shape[:-2]), *shape[-2:])):
             raise KernelArgumentError(op.value, "batch_count, rows and cols", given, wanted)
+        if not output.size:
+            return nothing, (source, output)
         # Beyond the matrix all diagonals are alike; so the numbers stay small.
         diagonal = min(max(params.diagonal, -params.rows), params.cols)
-        numbers = np.int32 if params.rows + 2 * params.cols < 2**31 else np.int64
-        rows = np.arange(diagonal, diagonal + params.rows, dtype=numbers)[:, None]
-        columns = np.arange(params.cols, dtype=numbers)
-        return bind_body(body, (source, rows, columns), output, planes, scratch)
+        # All bits or none by column - row. Each row of the mask is a part of this, one further left than the last.
+        band = -keep(np.arange(1 - params.rows, params.cols), diagonal).astype(bits)
+        mask = sliding_window_view(band, params.cols)[::-1]
+        return body, (source, mask, output)
 
-    def working(params: TriangularParams, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
-        return scratch_nbytes(planes, output)
-
-    return HostKernel(op, (dtype, dtype), rule, TriangularParams, IN_PLACE, working)
+    return HostKernel(op, (dtype, dtype), rule, TriangularParams, IN_PLACE)
 
 
 def _filled(fill: Array, bits: NumpyDType) -> Body:
-    # x ^ (condition · (x ^ fill)) on the bits; the output, which may be either operand, is written last.
-    def body(x: Array, mask: Array, out: Array, true: Array, chosen: Array, differ: Array) -> None:
-        kept = x.view(bits)
-        np.not_equal(mask, _ZERO_U8, true)
-        chosen[...] = true
+    # x ^ (condition & (x ^ fill)); the output, which may be either operand, is written last.
+    def body(x: Array, condition: Array, out: Array, true: Array, mask: Array, differ: Array) -> None:
+        kept = x.getfield(bits)
+        np.not_equal(condition, _ZERO_U8, true)
+        _widened(true, mask)
         np.bitwise_xor(kept, fill, differ)
-        np.multiply(chosen, differ, differ)
-        np.bitwise_xor(differ, kept, out.view(bits))
+        np.bitwise_and(mask, differ, differ)
+        np.bitwise_xor(differ, kept, out.getfield(bits))
 
     return body
 
 
 def _masked_fill(dtype: DType) -> HostKernel:
-    op, bits = OpKind.MaskedFill, _BITS[dtype.nbytes]
+    op, kind, bits = OpKind.MaskedFill, dtype.require_np(), _BITS[dtype.nbytes]
     planes = (BOOL, bits, bits)
 
     def rule(inputs: Sequence[Array], output: Array, params: MaskedFillParams, scratch: Sequence[Array]) -> Bound:
@@ -91,7 +144,17 @@ def _masked_fill(dtype: DType) -> HostKernel:
         if len(params.fill_bytes) != dtype.nbytes:
             raise KernelArgumentError(op.value, "fill_bytes", params.fill_bytes, f"{dtype.nbytes} bytes, one element")
         fill = np.frombuffer(params.fill_bytes, bits).reshape(())
-        return bind_body(_filled(fill, bits), inputs, output, planes, scratch)
+        if not _are_few(inputs, output):
+            return bind_body(_filled(fill, bits), inputs, output, planes, scratch)
+        (work,) = carve((bits,), output.shape, scratch[0])
+        result = work.view(kind)
+
+        def put(x: Array, mask: Array, out: Array) -> None:
+            result[...] = x
+            np.putmask(work, mask.getfield(BOOL), fill)
+            out[...] = result
+
+        return put, (*inputs, output)
 
     def working(params: Any, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
         return scratch_nbytes(planes, output)
@@ -102,8 +165,8 @@ def _masked_fill(dtype: DType) -> HostKernel:
 def kernels() -> tuple[HostKernel, ...]:
     """Return new kernels of this family: one for each op and dtype."""
     return (
-        # A row's number is shifted by the diagonal: [i, j] is on it where i + diagonal = j.
-        *(_triangle(OpKind.Triu, np.less_equal, dtype) for dtype in T6),
-        *(_triangle(OpKind.Tril, np.greater_equal, dtype) for dtype in T6),
+        *(_where(dtype) for dtype in T4),
+        *(_triangle(OpKind.Triu, np.greater_equal, dtype) for dtype in T6),
+        *(_triangle(OpKind.Tril, np.less_equal, dtype) for dtype in T6),
         *(_masked_fill(dtype) for dtype in T6),
     )

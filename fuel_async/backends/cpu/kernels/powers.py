@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 #: Exponents up to this are made of products: at most ten of them.
 MOST_SQUARED = 64
 
+#: Up to so many elements everything is in the first-level cache.
+_FEW = 2_048
+
 #: (params, compute dtype) -> body over planes of that dtype.
 Make = Callable[[Any, NumpyDType], Body]
 
@@ -90,7 +93,7 @@ def _power(exp: int, dtype: NumpyDType) -> Body:
 
     def inverse(x: Array, out: Array) -> None:
         positive(x, out)
-        np.reciprocal(out, out)
+        np.divide(one, out, out)
 
     return inverse
 
@@ -112,6 +115,9 @@ def _powi_backward(params: PowIParams, dtype: NumpyDType) -> Body:
     power = _power(params.exp - 1, dtype)
 
     def body(x: Array, g: Array, out: Array, work: Array) -> None:
+        # The output's own memory is one stream less, unless it is an operand's.
+        if out.size > _FEW and not np.may_share_memory(out, g) and not np.may_share_memory(out, x):
+            work = out
         power(x, work)
         np.multiply(work, exp, work)
         np.multiply(work, g, out)

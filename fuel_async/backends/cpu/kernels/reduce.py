@@ -1,8 +1,8 @@
 """Reductions over any axes: sum, mean, maximum, minimum.
 
-Sums are numpy's: pairwise along a contiguous axis, row by row along others. Half types accumulate in float32
-and are narrowed once; their maxima and minima are exact as they are. No axes means a copy; the sum of nothing
-is 0, its mean NaN, its maximum refused when the call is bound.
+Sums are numpy's: pairwise along a contiguous axis, row by row along others. Half types are folded in float32 and
+narrowed once, maxima and minima, too: exact there, and several times as fast as comparing halves. No axes means a
+copy; the sum of nothing is 0, its mean NaN, its maximum refused when the call is bound.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ def _total_nbytes(params: ReduceParams, inputs: Sequence[Shape], output: Shape) 
 
 
 def _extreme(op: OpKind, ufunc: np.ufunc, dtype: DType) -> HostKernel:
+    half = dtype in HALVES
+    fold: Callable[..., Any] = ufunc.reduce
+
     def rule(inputs: Sequence[Array], output: Array, params: ReduceParams, scratch: Sequence[Array]) -> Bound:
         shape = inputs[0].shape
         check_folded(op, shape, output.shape, params)
@@ -52,8 +55,19 @@ def _extreme(op: OpKind, ufunc: np.ufunc, dtype: DType) -> HostKernel:
             return nothing, (inputs[0], output)
         if any(shape[dim] == 0 for dim in params.dims):
             raise KernelArgumentError(op.value, f"the size of the axes {params.dims} of {shape}", 0, "at least 1")
-        return ufunc.reduce, (inputs[0], params.dims, None, output, params.keepdim)
+        dims, keepdim = params.dims, params.keepdim
+        if not half:
+            return fold, (inputs[0], dims, None, output, keepdim)
+        wide = np.ndarray(output.shape, F32, scratch[0])
 
+        def extreme(source: Array, output: Array) -> None:
+            fold(source, dims, F32, wide, keepdim)
+            output[...] = wide
+
+        return extreme, (inputs[0], output)
+
+    if half:
+        return HostKernel(op, (dtype, dtype), rule, ReduceParams, scratch=_total_nbytes)
     return HostKernel(op, (dtype, dtype), rule, ReduceParams)
 
 

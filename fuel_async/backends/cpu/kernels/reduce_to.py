@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fuel_async.backends.cpu.kernels.base import F32, HALVES, T4, HostKernel
-from fuel_async.backends.cpu.kernels.blocks import Array, Bound, Shape, bind_body, scratch_nbytes
+from fuel_async.backends.cpu.kernels.blocks import (
+    Array,
+    Bound,
+    NumpyDType,
+    Shape,
+    bind_body,
+    block_limit,
+    constants,
+    scratch_nbytes,
+)
 from fuel_async.backends.cpu.kernels.rows import nothing
 from fuel_async.dispatch import ReduceMaxToBackwardParams, ReduceMaxToParams, ReduceSumToParams
 from fuel_async.errors import KernelArgumentError
@@ -17,7 +26,11 @@ from fuel_async.ir import DType, OpKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-BOOL = np.dtype(np.bool_)
+    #: (operand, gradient of its maxima, gradient of the operand)
+    Gradient = Callable[[Array, Array, Array], None]
+
+BOOL, I16 = np.dtype(np.bool_), np.dtype(np.int16)
+(_ZERO,) = constants(F32, 0.0)
 
 #: `(source, axes, dtype, output, keepdims)`, all by position, which is what is cheapest to call.
 _add_reduce: Callable[..., Any] = np.add.reduce
@@ -45,17 +58,25 @@ def _wide_nbytes(params: object, inputs: Sequence[Shape], output: Shape) -> tupl
     return (max(math.prod(output), 1) * F32.itemsize,)
 
 
+def _fold(reduce: Callable[..., Any], source: Array, output: Array, axes: Shape, kept: Shape) -> Bound:
+    """The call of a reduction: numpy's own where that leaves the result's shape."""
+    missing = source.ndim - output.ndim
+    if missing in (0, len(axes)):
+        return reduce, (source, axes, None, output, not missing)
+
+    def fold(source: Array, output: Array) -> None:
+        reduce(source, axes, None, output.reshape(kept), True)
+
+    return fold, (source, output)
+
+
 def _sum_to(dtype: DType) -> HostKernel:
     op, half = OpKind.ReduceSumTo, dtype in HALVES
 
     def rule(inputs: Sequence[Array], output: Array, params: ReduceSumToParams, scratch: Sequence[Array]) -> Bound:
         axes, kept = _folded(op, inputs[0].shape, output.shape, params)
         if not half:
-
-            def sum_to(source: Array, output: Array) -> None:
-                _add_reduce(source, axes, None, output.reshape(kept), True)
-
-            return sum_to, (inputs[0], output)
+            return _fold(_add_reduce, inputs[0], output, axes, kept)
         wide = np.ndarray(kept, F32, scratch[0])
 
         def sum_wide_to(source: Array, output: Array) -> None:
@@ -70,20 +91,30 @@ def _sum_to(dtype: DType) -> HostKernel:
 
 
 def _max_to(dtype: DType) -> HostKernel:
-    op = OpKind.ReduceMaxTo
+    op, half = OpKind.ReduceMaxTo, dtype in HALVES
 
     def rule(inputs: Sequence[Array], output: Array, params: ReduceMaxToParams, scratch: Sequence[Array]) -> Bound:
         axes, kept = _folded(op, inputs[0].shape, output.shape, params)
         _check_extreme(op, inputs[0].shape, output.shape)
         if not output.size:
             return nothing, (inputs[0], output)
+        if not half:
+            return _fold(_maximum_reduce, inputs[0], output, axes, kept)
+        # In float32 maxima are as exact, and several times as fast as comparing halves.
+        wide = np.ndarray(kept, F32, scratch[0])
 
-        def max_to(source: Array, output: Array) -> None:
-            _maximum_reduce(source, axes, None, output.reshape(kept), True)
+        def max_wide_to(source: Array, output: Array) -> None:
+            _maximum_reduce(source, axes, F32, wide, True)
+            output[...] = wide.reshape(output.shape)
 
-        return max_to, (inputs[0], output)
+        return max_wide_to, (inputs[0], output)
 
+    if half:
+        return HostKernel(op, (dtype, dtype), rule, ReduceMaxToParams, scratch=_wide_nbytes)
     return HostKernel(op, (dtype, dtype), rule, ReduceMaxToParams)
+
+
+# --- the gradient of the maximum: marks of the maxima, in the output's memory, then their shares ------------
 
 
 def _is_maximum(x: Array, maximum: Array, out: Array, true: Array) -> None:
@@ -95,18 +126,84 @@ def _share(share: Array, out: Array) -> None:
     np.multiply(out, share, out)
 
 
+def _backward(source: Array, output: Array, axes: Shape, kept: Shape, scratch: Sequence[Array]) -> Gradient:
+    maximum, share = _shaped(kept, (output.dtype,) * 2, scratch)
+    mark, (_, _, _, *marked) = bind_body(_is_maximum, (source, maximum), output, (BOOL,), scratch[2:])
+    spread, _ = bind_body(_share, (share,), output)
+
+    def max_to_backward(source: Array, upstream: Array, output: Array) -> None:
+        _maximum_reduce(source, axes, None, maximum, True)
+        mark(source, maximum, output, *marked)
+        _add_reduce(output, axes, None, share, True)
+        np.divide(upstream.reshape(kept), share, share)
+        spread(share, output)
+
+    return max_to_backward
+
+
+def _is_either(x: Array, top: Array, other: Array, out: Array, true: Array, too: Array) -> None:
+    bits = x.getfield(I16)
+    np.equal(bits, top, true)
+    np.equal(bits, other, too)
+    np.logical_or(true, too, true)
+    out.getfield(I16)[...] = true
+
+
 def _share_wide(share: Array, out: Array, wide: Array) -> None:
-    wide[...] = out
+    wide[...] = out.getfield(I16)
     np.multiply(wide, share, wide)
     out[...] = wide
 
 
+def _backward_of_half(source: Array, output: Array, axes: Shape, kept: Shape, scratch: Sequence[Array]) -> Gradient:
+    if output.size <= block_limit((F32,)):
+        return _backward_of_few(output, axes, kept, scratch)
+    # Halves are slow to compare and to convert, so their bits are compared, and marks are integers.
+    maximum, share = _shaped(kept, (F32, F32), scratch)
+    top, other, is_nan = _shaped(kept, (output.dtype, output.dtype, BOOL), scratch[4:])
+    tops = (top.view(I16), other.view(I16))
+    mark, (_, _, _, _, *marked) = bind_body(_is_either, (source, *tops), output, (BOOL, BOOL), scratch[2:])
+    spread, _ = bind_body(_share_wide, (share,), output, (F32,), scratch[3:])
+
+    def max_to_backward(source: Array, upstream: Array, output: Array) -> None:
+        _maximum_reduce(source, axes, F32, maximum, True)
+        # Zeros of both signs are equal: x + 0 is 0 for both of them, -(0 - x) is -0 for 0 and x for all others.
+        np.add(maximum, _ZERO, maximum)
+        top[...] = maximum
+        np.subtract(_ZERO, maximum, share)
+        np.negative(share, share)
+        other[...] = share
+        mark(source, *tops, output, *marked)
+        _add_reduce(output.getfield(I16), axes, F32, share, True)
+        np.divide(upstream.reshape(kept), share, share)
+        # NaN equals nothing, whatever its bits: its group has no shares.
+        np.not_equal(maximum, maximum, is_nan)
+        np.copyto(share, maximum, where=is_nan)
+        spread(share, output)
+
+    return max_to_backward
+
+
+def _backward_of_few(output: Array, axes: Shape, kept: Shape, scratch: Sequence[Array]) -> Gradient:
+    """Halves that fit one block are converted once, and their gradient is made in place."""
+    wide = np.ndarray(output.shape, F32, scratch[3])
+    gradient = _backward(wide, wide, axes, kept, scratch)
+
+    def max_to_backward(source: Array, upstream: Array, output: Array) -> None:
+        wide[...] = source
+        gradient(wide, upstream, wide)
+        output[...] = wide
+
+    return max_to_backward
+
+
+def _shaped(kept: Shape, kinds: Sequence[NumpyDType], scratch: Sequence[Array]) -> list[Array]:
+    return [np.ndarray(kept, kind, memory) for kind, memory in zip(kinds, scratch, strict=False)]
+
+
 def _max_to_backward(dtype: DType) -> HostKernel:
     op, half = OpKind.ReduceMaxToBackward, dtype in HALVES
-    compute = F32 if half else dtype.require_np()
-    # Maxima are compared as they are; counts and shares are of the compute dtype.
-    reduced = (dtype.require_np(), compute)
-    narrow = (F32,) if half else ()
+    make, kind = _backward_of_half if half else _backward, dtype.require_np()
 
     def rule(
         inputs: Sequence[Array], output: Array, params: ReduceMaxToBackwardParams, scratch: Sequence[Array]
@@ -118,26 +215,15 @@ def _max_to_backward(dtype: DType) -> HostKernel:
         _check_extreme(op, source.shape, upstream.shape)
         if not output.size:
             return nothing, (source, upstream, output)
-        maximum, share = (np.ndarray(kept, kind, memory) for kind, memory in zip(reduced, scratch[:2], strict=True))
-        mark, (_, _, _, *marked) = bind_body(_is_maximum, (source, maximum), output, (BOOL,), scratch[2:3])
-        spread, (_, _, *wide) = bind_body(_share_wide if half else _share, (share,), output, narrow, scratch[3:])
-
-        def max_to_backward(source: Array, upstream: Array, output: Array) -> None:
-            _maximum_reduce(source, axes, None, maximum, True)
-            mark(source, maximum, output, *marked)
-            _add_reduce(output, axes, compute, share, True)
-            np.divide(upstream.reshape(kept), share, share)
-            spread(share, output, *wide)
-
-        return max_to_backward, (source, upstream, output)
+        return make(source, output, axes, kept, scratch), (source, upstream, output)
 
     def working(params: object, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
-        count = max(math.prod(inputs[1]), 1)
-        return (
-            *(count * kind.itemsize for kind in reduced),
-            *scratch_nbytes((BOOL,), output),
-            *scratch_nbytes(narrow, output),
-        )
+        groups = max(math.prod(inputs[1]), 1)
+        if not half:
+            return (groups * kind.itemsize, groups * kind.itemsize, *scratch_nbytes((BOOL,), output))
+        # Maximum and share of each group, marks and a plane of a block; the bits of the maximum and whether it is NaN.
+        marks, wide = scratch_nbytes((BOOL, BOOL), output), scratch_nbytes((F32,), output)
+        return (groups * 4, groups * 4, *marks, *wide, groups * 2, groups * 2, groups)
 
     return HostKernel(op, (dtype, dtype, dtype), rule, ReduceMaxToBackwardParams, scratch=working)
 

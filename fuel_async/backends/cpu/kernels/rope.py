@@ -46,10 +46,12 @@ def _check(source: Shape, cos: Shape, sin: Shape, output: Shape, params: RopePar
 
 
 def _turn(x: Array, cos: Array, sin: Array, out: Array, work: Array) -> None:
-    """One block, given [-sin, sin] of the halves. `out` and `work` are none of the others."""
+    """One block: x · cos + [-right, left] · sin. `out` and `work` are none of the others."""
     half = x.shape[-1] // 2
-    np.multiply(x[..., half:], sin[..., :half], work[..., :half])
-    np.multiply(x[..., :half], sin[..., half:], work[..., half:])
+    # Short rows are slow to compute with: one pass over each half, the rest over whole rows.
+    np.negative(x[..., half:], work[..., :half])
+    work[..., half:] = x[..., :half]
+    np.multiply(work, sin, work)
     np.multiply(x, cos, out)
     np.add(out, work, out)
 
@@ -57,7 +59,7 @@ def _turn(x: Array, cos: Array, sin: Array, out: Array, work: Array) -> None:
 def _kernel(dtype: DType) -> HostKernel:
     half = dtype in HALVES
     compute = F32 if half else dtype.require_np()
-    # Of a block: its products with sines, and for half types operand and result in float32.
+    # Of a block: its turned halves, and for half types operand and result in float32.
     planes = (compute,) * (3 if half else 1)
 
     def rule(inputs: Sequence[Array], output: Array, params: RopeParams, scratch: Sequence[Array]) -> Bound:
@@ -68,33 +70,29 @@ def _kernel(dtype: DType) -> HostKernel:
         cut = Blocks(shape, block_limit((compute,), 1, shape), whole_axes=1)
         made = {part: carve(planes, part, scratch[0]) for part in cut.part_shapes()}
         blocks = [(index, broadcast_index(index, shape, angles), made[part]) for index, part in cut.pieces()]
-        signed, *wide_cos = carve((compute,) * (2 if half else 1), angles, scratch[1])
-        first = signed[..., : angles[-1] // 2]
 
         def rope(x: Array, cos: Array, sin: Array, out: Array) -> None:
-            signed[...] = sin
-            np.negative(first, first)
-            for plane in wide_cos:
-                plane[...] = cos
-                cos = plane
-            for index, at, (work, *wide) in blocks:
-                if wide:
-                    wide_x, wide_out = wide
-                    wide_x[...] = x[index]
-                    _turn(wide_x, cos[at], signed[at], wide_out, work)
-                    out[index] = wide_out
-                else:
-                    _turn(x[index], cos[at], signed[at], out[index], work)
+            for index, at, (work,) in blocks:
+                _turn(x[index], cos[at], sin[at], out[index], work)
 
-        return rope, (*inputs, output)
+        if not half:
+            return rope, (*inputs, output)
+        wide_cos, wide_sin = carve((F32, F32), angles, scratch[1])
+
+        def rope_of_half(x: Array, cos: Array, sin: Array, out: Array) -> None:
+            wide_cos[...] = cos
+            wide_sin[...] = sin
+            for index, at, (work, wide_x, wide_out) in blocks:
+                wide_x[...] = x[index]
+                _turn(wide_x, wide_cos[at], wide_sin[at], wide_out, work)
+                out[index] = wide_out
+
+        return rope_of_half, (*inputs, output)
 
     def working(params: RopeParams, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
         limit = block_limit((compute,), 1, output) if output else 1
-        count, angles = min(math.prod(output), limit), max(math.prod(inputs[1]), 1)
-        return (
-            *scratch_nbytes(planes, (count,), 1),
-            *scratch_nbytes((compute,) * (2 if half else 1), (angles,), 1),
-        )
+        blocks = scratch_nbytes(planes, (min(math.prod(output), limit),), 1)
+        return (*blocks, *scratch_nbytes((F32, F32), (max(math.prod(inputs[1]), 1),), 1)) if half else blocks
 
     return HostKernel(OpKind.Rope, (dtype,) * 4, rule, RopeParams, scratch=working)
 

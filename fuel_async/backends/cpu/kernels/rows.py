@@ -113,9 +113,11 @@ def row_kernel(
         if len(calls) == 1 and shape in calls:
             return calls[shape], (*inputs, output)
 
+        steps = [(index, calls[part]) for index, part in cut.pieces()]
+
         def run(*operands: Array) -> None:
-            for index, part in cut.pieces():
-                calls[part](*[operand[index] for operand in operands])
+            for index, call in steps:
+                call(*[operand[index] for operand in operands])
 
         return run, (*inputs, output)
 

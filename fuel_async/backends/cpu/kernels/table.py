@@ -19,6 +19,7 @@ from fuel_async.backends.cpu.kernels import (
     erf,
     indexing,
     inplace,
+    limits,
     linear,
     masks,
     matmul,
@@ -48,6 +49,7 @@ KERNEL_SOURCE = "portable-cpu"
 
 FAMILIES = (
     elementwise,
+    limits,
     reduce,
     matmul,
     normalise,

@@ -77,6 +77,18 @@ def test_rows_longer_than_a_block(
 
 @every_op
 @every_dtype
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_more_rows_than_a_block_has_places(
+    keepdims: bool, dtype: np.dtype[Any], op: OpKind, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arg_extreme, "BLOCK_NBYTES", 64)
+    x = np.random.default_rng(0).integers(-9, 9, (7, 5, 3)).astype(dtype)
+    wanted = NUMPYS[op](x.astype(float), axis=2, keepdims=keepdims)
+    np.testing.assert_array_equal(places(call, op, x, 2, keepdims), wanted)
+
+
+@every_op
+@every_dtype
 def test_the_first_of_equals_and_the_first_nan(dtype: np.dtype[Any], op: OpKind, call: Call) -> None:
     x = np.array([[2, 5, 5, 2], [1, NAN, 7, NAN], [-0.0, 0.0, 0.0, -0.0], [INF, -INF, INF, -INF]], dtype)
     assert places(call, op, x, 1).tolist() == ([1, 1, 0, 0] if op is MAX else [0, 1, 0, 1])

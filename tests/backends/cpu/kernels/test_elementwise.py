@@ -159,7 +159,7 @@ def test_operands_that_do_not_broadcast_are_refused(call: Call) -> None:
         call(OpKind.AddElementwise, [a, a], (2, 3))
 
 
-# --- comparisons, choice, clamp ---------------------------------------------------------------------------
+# --- comparisons, clamp -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.float64), *HALVES], ids=str)
@@ -181,23 +181,6 @@ def test_comparisons(
     got = call(op, [np.array(a, dtype), np.array(b, dtype)], (5,), dtype=DType.U8)
     assert got.dtype == np.uint8
     assert got.tolist() == wanted
-
-
-@pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.float64), *HALVES], ids=str)
-def test_where_takes_any_nonzero_mask_as_true(dtype: np.dtype[Any], call: Call) -> None:
-    mask = np.array([1, 0, 1, 0, 200], np.uint8)
-    a, b = np.array([1, 2, 3, 4, 5], dtype), np.array([10, 20, 30, 40, 50], dtype)
-    assert call(OpKind.Where, [mask, a, b], (5,)).astype(float).tolist() == [1, 20, 3, 40, 5]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_where_keeps_every_bit_of_what_it_takes(dtype: type[Any], call: Call) -> None:
-    bits: type[Any] = np.uint32 if dtype is np.float32 else np.uint64
-    rng = np.random.default_rng(0)
-    a, b = (rng.integers(0, np.iinfo(bits).max, (200, 401), bits, endpoint=True) for _ in range(2))
-    mask = rng.integers(0, 2, (200, 1)).astype(np.uint8)
-    got = call(OpKind.Where, [mask, a.view(dtype), b.view(dtype)], a.shape)
-    np.testing.assert_array_equal(got.view(bits), np.where(mask, a, b))
 
 
 def test_clamp_limits_and_keeps_nan(call: Call) -> None:
@@ -223,6 +206,32 @@ def test_halves_are_computed_in_float32_and_narrowed_once(op: OpKind, dtype: np.
     x = np.concatenate([rng.normal(0, 3, 200), [0.0, -0.0, NAN, INF, -INF]]).astype(dtype)
     wide = call(op, [x.astype(np.float32)], x.shape)
     np.testing.assert_array_equal(call(op, [x], x.shape).view(np.uint16), wide.astype(dtype).view(np.uint16))
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize(
+    ("op", "reference"),
+    [(OpKind.SignElementwise, np.sign), (OpKind.StepElementwise, lambda x: np.where(x > 0, 1.0, 0.0))],
+    ids=lambda value: value.value if isinstance(value, OpKind) else "",
+)
+def test_sign_and_step_of_every_half(
+    op: OpKind, reference: Callable[[Wide], Any], dtype: np.dtype[Any], call: Call
+) -> None:
+    x = np.resize(np.arange(2**16).astype(np.uint16), 2**18).view(dtype)  # of more than one block
+    exact = reference(x.astype(float))
+    got = call(op, [x], x.shape)
+    is_nan = np.isnan(exact)
+    assert np.isnan(got[is_nan].astype(float)).all()
+    np.testing.assert_array_equal(got.view(np.uint16)[~is_nan], exact.astype(dtype).view(np.uint16)[~is_nan])
+    over = x.copy()
+    assert call(op, [over], x.shape, out=over.view()).tobytes() == got.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_reciprocals_are_rounded_once(dtype: type[Any], call: Call) -> None:
+    x = np.concatenate([np.random.default_rng(0).normal(0, 9, 2_000), [0, -0.0, INF, -INF, 1e-310, 1e-40]])
+    operand = x.astype(dtype)
+    assert call(OpKind.RecipElementwise, [operand], x.shape).tobytes() == np.reciprocal(operand).tobytes()
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)

@@ -49,7 +49,7 @@ ORDERED = {OpKind.SumReduce, OpKind.MeanReduce, OpKind.ReduceSumTo, OpKind.MatMu
 #: numpy's iterator may copy 8,192 elements of an operand that it broadcasts along short rows.
 ITERATOR_BUFFER_NBYTES = 8_192 * 8 + 4_096
 #: Kernels whose own operands are strided, and how many such buffers one of their calls may have.
-BUFFERS = {OpKind.Rope: 3}
+BUFFERS = {OpKind.Rope: 2}
 
 
 def _bytes(array: Array) -> bytes:

@@ -1,4 +1,4 @@
-"""Triangles and masks."""
+"""Choices, triangles and masks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fuel_async.backends.cpu.kernels.base import T6
+from fuel_async.backends.cpu.kernels import masks
+from fuel_async.backends.cpu.kernels.base import T4, T6
 from fuel_async.dispatch import OpParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
@@ -68,14 +69,52 @@ def test_triangles_of_several_blocks(shape: tuple[int, ...], call: Call) -> None
         assert triangle(call, op, x, -1).tobytes() == wanted(x, -1).tobytes()
 
 
+@pytest.mark.parametrize("dtype", T4, ids=str)
+def test_where_takes_any_nonzero_mask_as_true(dtype: DType, call: Call) -> None:
+    mask = np.array([1, 0, 1, 0, 200], np.uint8)
+    a, b = (np.array(values, dtype.require_np()) for values in ([1, 2, 3, 4, 5], [10, 20, 30, 40, 50]))
+    assert call(OpKind.Where, [mask, a, b], (5,)).astype(float).tolist() == [1, 20, 3, 40, 5]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_where_keeps_every_bit_of_what_it_takes(dtype: type[Any], call: Call) -> None:
+    bits: type[Any] = np.uint32 if dtype is np.float32 else np.uint64
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0, np.iinfo(bits).max, (200, 401), bits, endpoint=True) for _ in range(2))
+    mask = rng.integers(0, 2, (200, 1)).astype(np.uint8)
+    got = call(OpKind.Where, [mask, a.view(dtype), b.view(dtype)], a.shape)
+    np.testing.assert_array_equal(got.view(bits), np.where(mask, a, b))
+
+
+@pytest.mark.parametrize("count", [masks.FEW, masks.FEW + 1])
+@pytest.mark.parametrize("dtype", T4, ids=str)
+def test_small_and_large_choices_keep_every_bit(
+    dtype: DType, count: int, call: Call, strided: Callable[[Array], Array]
+) -> None:
+    bits: Any = np.dtype(f"u{dtype.nbytes}")
+    rng, kind = np.random.default_rng(0), dtype.require_np()
+    a, b = (rng.integers(0, np.iinfo(bits).max, count, bits, endpoint=True) for _ in range(2))
+    mask = np.arange(count).astype(np.uint8)  # every byte
+    wanted = np.where(mask != 0, a, b).tobytes()
+    operands = [mask, a.view(kind), b.view(kind)]
+    assert call(OpKind.Where, operands, (count,)).tobytes() == wanted
+    assert call(OpKind.Where, [strided(operand) for operand in operands], (count,)).tobytes() == wanted
+    for place in (1, 2):
+        over = [operand.copy() for operand in operands]
+        assert call(OpKind.Where, over, (count,), out=over[place].view()).tobytes() == wanted
+    params = OpParams.MaskedFill(b[:1].tobytes())
+    filled = call(OpKind.MaskedFill, [a.view(kind), mask], (count,), params, dtype=dtype)
+    assert filled.tobytes() == np.where(mask != 0, b[0], a).tobytes()
+
+
 @pytest.mark.parametrize("dtype", T6, ids=str)
 def test_a_mask_chooses_the_number(dtype: DType, call: Call, strided: Callable[..., Array]) -> None:
     kind = dtype.require_np()
     x = np.arange(24).reshape(4, 6).astype(kind)
     fill = np.asarray(9, kind)
-    masks = [np.arange(24, dtype=np.uint8).reshape(4, 6) % 3, np.array([[0], [1], [255], [0]], np.uint8)]
-    masks += [np.array([0, 2, 0, 1, 0, 0], np.uint8), np.array(1, np.uint8), np.array(0, np.uint8)]
-    for mask in masks:
+    chosen_by = [np.arange(24, dtype=np.uint8).reshape(4, 6) % 3, np.array([[0], [1], [255], [0]], np.uint8)]
+    chosen_by += [np.array([0, 2, 0, 1, 0, 0], np.uint8), np.array(1, np.uint8), np.array(0, np.uint8)]
+    for mask in chosen_by:
         wanted = np.where(mask != 0, fill, x).tobytes()
         for values, chosen in ((x, mask), (strided(x), strided(mask))):
             got = call(OpKind.MaskedFill, [values, chosen], x.shape, OpParams.MaskedFill(fill.tobytes()), dtype=dtype)

@@ -72,6 +72,15 @@ def test_nan_anywhere_gives_nan(op: OpKind, dtype: np.dtype[Any], call: Call) ->
     assert math.isnan(got[1])
 
 
+@pytest.mark.parametrize("op", [MAX, MIN], ids=lambda op: op.value)
+@pytest.mark.parametrize("dtype", DTYPES[2:], ids=str)
+def test_extremes_of_every_half(op: OpKind, dtype: np.dtype[Any], call: Call) -> None:
+    every = np.arange(2**16).astype(np.uint16)
+    x = np.stack([every, np.random.default_rng(0).permutation(every), every ^ 0x8000], 1).view(dtype)
+    got = call(op, [x], (2**16,), OpParams.Reduce((1,)))
+    np.testing.assert_array_equal(got.astype(float), NUMPYS[op](x.astype(float), axis=1))
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_sum_of_nothing_is_zero_and_its_mean_nan(dtype: np.dtype[Any], call: Call) -> None:
     x = np.empty((3, 0, 2), dtype)

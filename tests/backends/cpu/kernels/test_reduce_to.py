@@ -106,6 +106,20 @@ def test_nan_wins_and_takes_the_gradient_of_its_group(dtype: np.dtype[Any], call
     assert gradient(call, low, np.ones((2, 1), dtype)).astype(float).tolist() == [[0.5, 0.5]] * 2
 
 
+@pytest.mark.parametrize("dtype", DTYPES[2:], ids=str)
+def test_the_gradient_of_every_half(dtype: np.dtype[Any], call: Call) -> None:
+    rng, every = np.random.default_rng(0), np.arange(2**16).astype(np.uint16)
+    x = np.stack([every, every ^ 0x8000, *[rng.permutation(every) for _ in range(5)]], 1).view(dtype)
+    x[0] = [0, -0.0, -1, 0, -1, -INF, -INF]
+    g = rng.normal(0, 1, (2**16, 1)).astype(dtype)
+    wide = x.astype(np.float32)
+    top = wide == wide.max(1, keepdims=True)
+    wanted = (top * (g.astype(np.float32) / top.sum(1, dtype=np.float32, keepdims=True))).astype(dtype)
+    for few in (2**16, 9):  # of several blocks, and of one
+        got = gradient(call, x[:few], g[:few])
+        np.testing.assert_array_equal(got.astype(float), wanted[:few].astype(float))
+
+
 def test_nothing_sums_to_zero_and_has_no_maximum(call: Call) -> None:
     x = np.empty((3, 0), np.float32)
     assert fold(call, SUM, x, (3, 1)).tolist() == [[0]] * 3
