@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.kernel_cases import COMPUTED, Array, Case, case_for, expression_for
+from benchmarks.kernel_cases import Case, case_for
+from benchmarks.kernel_expressions import COMPUTED, Array, expression_for
 from benchmarks.report import Figures, Report, Target, WrongResult
 from benchmarks.timing import LoopFactory, Quiet, loop_factories, median, now_ns, run_on
 from fuel_async.backends.cpu.kernels import register_cpu_kernels

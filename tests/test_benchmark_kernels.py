@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.kernel_cases import COMPUTED, MOVED, case_for, expression_for
+from benchmarks.kernel_cases import case_for
+from benchmarks.kernel_expressions import COMPUTED, MOVED, expression_for
 from benchmarks.kernels import Measured, bound, check, figures_of, host_kernels
 from benchmarks.report import WrongResult
 from fuel_async.backends.cpu.kernels.base import HostKernel
