@@ -30,7 +30,7 @@ IN_PLACE = KernelCaps(strided_input=True, in_place=True)
 class Operand:
     """How a kernel sees one operand: strides and offset in elements, counted from the start of its descriptor.
 
-    Working memory is one axis of `U8`, its offset a multiple of 16.
+    A descriptor starts at a multiple of 4 bytes. Working memory is one axis of `U8`, its offset a multiple of 16.
     """
 
     dtype: DType
@@ -67,6 +67,9 @@ class Dispatch:
     #: Operands that it reads and writes: they place the barriers between the dispatches of one kernel.
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    #: (from, to) of a dispatch that does nothing but copy one operand to another: it is left out where both are the
+    #: same elements in the same order.
+    copies: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
