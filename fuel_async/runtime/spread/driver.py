@@ -274,6 +274,8 @@ class SpreadDriver(Driver):
             if what.constants:
                 before += spread.constants_on(device).arrive(what.constants, self._send_constant(memory))
             instance = run.shares[device].programs[region]
+            if instance is None:
+                raise InternalError(f"region {region} was given to {table.devices[device].location} without kernels")
             feeds = [run.feed(place, memory) for place in what.program.feeds]
             outputs = self._with_room(device, lambda: [run.output(place, memory) for place in what.program.outputs])
             handle = table.lanes[lane].submit(instance, feeds, outputs, waits=before, stop=run)
