@@ -240,6 +240,16 @@ def alloc_cpu(dtype: DType, count: int, *, zeroed: bool = False, device: DeviceL
     return Storage(dtype, nbytes, device, SubstrateClass.HostBytes, raw[start : start + nbytes])
 
 
+def stored(array: Any, device: DeviceLocation) -> Storage:
+    """Adopt what a device's memory gave for an array: a numpy array, or the backend's own object.
+
+    Such an object has a dtype and a size in bytes; it may have `read()`, which copies it into a numpy array.
+    """
+    if isinstance(array, np.ndarray):
+        return from_array(array, device=device)
+    return Storage(array.dtype, array.nbytes, device, device.backend.default_substrate, array)
+
+
 def from_array(array: HostArray, *, device: DeviceLocation = CPU_DEVICE) -> Storage:
     """Adopt a C-contiguous numpy array without a copy: the storage is the array's memory, and keeps it alive.
 
