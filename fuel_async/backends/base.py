@@ -27,6 +27,8 @@ class DeviceInfo:
     #: Bytes of its memory; None when it cannot be told.
     total_nbytes: int | None
     detail: str = ""
+    #: Whether an executor that names no devices takes it: not where it is the host's processor in disguise.
+    by_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
