@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.vulkan.kernels.base import Dispatch, Shader
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 LOCAL = 128
 #: Invocations of a workgroup that shares rows or tiles, where the device allows so many.
 MOST_LOCAL = 256
+#: Bytes of push constants that every device has room for.
+PUSH_NBYTES = 128
+#: Elements of a row for each lane, while there are rows enough to be busy with, and lanes that read neighbours.
+EACH_LANE, FEW_ROWS, NEIGHBOURS = 8, 64, 8
 #: Iterations that one invocation may be asked for, over all its loops: llvmpipe silently ends loops after 65,535.
 ITERATIONS = 60_000
 
-_WORD = 2**32
+_MASK = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def grid(count: int, limits: Limits) -> tuple[int, int, int]:
 
 def push(*words: int) -> bytes:
     """Return a block of push constants, of whole numbers modulo 2^32."""
-    return struct.pack(f"<{len(words)}I", *[word % _WORD for word in words])
+    return struct.pack(f"<{len(words)}I", *[word & _MASK for word in words])
 
 
 def float_word(value: float) -> int:
@@ -118,10 +123,15 @@ def dispatch(
 
     A shader may write more than one: `outputs`. One that `adds` reads what it writes.
     """
-    module = MODULES[name]
     reads = operands if adds else operands[:-outputs]
-    shader = Shader(name, code(name), module.bindings, 4 * len(words), spec, module.needs)
-    return Dispatch(shader, operands, push(*words), groups, reads, operands[-outputs:])
+    block = push(*words)
+    return Dispatch(_shader(name, len(block), spec), operands, block, groups, reads, operands[-outputs:])
+
+
+@cache
+def _shader(name: str, push_nbytes: int, spec: tuple[int, ...]) -> Shader:
+    module = MODULES[name]
+    return Shader(name, code(name), module.bindings, push_nbytes, spec, module.needs)
 
 
 def each(count: int, limits: Limits) -> tuple[int, int, int]:
@@ -160,7 +170,11 @@ def lanes_for(rows: int, length: int, limits: Limits, *, across: bool, walks: in
         while lanes < threads and (lanes * ITERATIONS < walks * length or (lanes * 64 < length and rows < 4096)):
             lanes *= 2
         return Lanes(threads, max(lanes, 1), lane_fast=False)
-    return Lanes(threads, min(_power_above(max(length, 1)), threads), lane_fast=True)
+    least = min(_power_above(max(length, 1)), threads)
+    if rows < FEW_ROWS:
+        return Lanes(threads, least, lane_fast=True)
+    lanes = min(max(_power_above(-(-length // EACH_LANE)), NEIGHBOURS), least)
+    return Lanes(threads, lanes, lane_fast=True)
 
 
 def _power_above(count: int) -> int:

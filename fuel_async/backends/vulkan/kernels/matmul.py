@@ -61,7 +61,7 @@ def tiling(m: int, n: int, limits: Limits) -> Tiling:
     if m <= 4:
         return Tiling(32, 4, 1)
     down = 16 if large else 8
-    needed = 2 * (16 * 4 * 16) * 8
+    needed = 2 * TILE_DEPTH * (16 * 4 + 1) * 8
     return Tiling(16, down, 4 if min(m, n) >= LARGE and limits.shared_nbytes >= needed else 1)
 
 

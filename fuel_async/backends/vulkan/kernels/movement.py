@@ -7,7 +7,9 @@ words, and small neighbours that move together go as one larger element.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.vulkan.kernels.base import IN_PLACE, Operand, VulkanKernel
@@ -35,8 +37,8 @@ T6 = (DType.F32, DType.F64, DType.BF16, DType.F16, DType.U32, DType.U8)
 T9 = (*T6, DType.I16, DType.I32, DType.I64)
 
 _MOVE_AXES, _PLACE_AXES = 8, 6
-#: Bytes that can be read at any place of a descriptor in one piece.
-_WIDEST = 4
+#: Bytes of a word: what lies at a multiple of it can be moved as one, whatever the device stores besides.
+_WORD = 4
 
 
 def moved(
@@ -54,24 +56,29 @@ def moved(
     axes = folded(source.shape, source.strides, target.strides)
     if not axes.count:
         return []
-    size, axes, (source_at, target_at) = _widened(source.dtype.nbytes, axes, (source.offset, target.offset))
-    words = [axes.count, len(axes.sizes), source_at, target_at, *axes.words(_MOVE_AXES, op.value)]
-    return [dispatch(f"move_{size}", places, words, each(axes.count, limits))]
+    size, axes, offsets = _widened(source.dtype.nbytes, axes, (source.offset, target.offset))
+    inner = Axes(axes.sizes[:_MOVE_AXES], tuple([row[:_MOVE_AXES] for row in axes.strides]))
+    # Axes beyond what one dispatch knows are gone through here.
+    count, outer = inner.count, axes.sizes[_MOVE_AXES:]
+    steps = [row[_MOVE_AXES:] for row in axes.strides]
+    found = []
+    for at in product(*map(range, outer)):
+        starts = [offset + sum(map(operator.mul, at, row)) for offset, row in zip(offsets, steps, strict=True)]
+        words = [count, len(inner.sizes), *starts, *inner.words(_MOVE_AXES, op.value)]
+        found.append(dispatch(f"move_{size}", places, words, each(count, limits)))
+    return found
 
 
 def _widened(size: int, axes: Axes, offsets: tuple[int, int]) -> tuple[int, Axes, tuple[int, int]]:
-    """Let neighbours that move together go as one element of more bytes, and count in those."""
-    rows = axes.strides
-    if not axes.sizes or any(row[0] != 1 for row in rows):
+    """Let small neighbours that move together go as one word, and count in those."""
+    rows, ratio = axes.strides, _WORD // size
+    if ratio < 2 or not axes.sizes or any(row[0] != 1 for row in rows):
         return size, axes, offsets
-    while size < _WIDEST and not any(
-        number % 2 for number in (axes.sizes[0], *offsets, *[step for row in rows for step in row[1:]])
-    ):
-        size *= 2
-        rows = tuple([(1, *[step // 2 for step in row[1:]]) for row in rows])
-        axes = Axes((axes.sizes[0] // 2, *axes.sizes[1:]), rows)
-        offsets = offsets[0] // 2, offsets[1] // 2
-    return size, axes, offsets
+    numbers = (axes.sizes[0], *offsets, *[step for row in rows for step in row[1:]])
+    if any(number % ratio for number in numbers):
+        return size, axes, offsets
+    words = tuple([(1, *[step // ratio for step in row[1:]]) for row in rows])
+    return _WORD, Axes((axes.sizes[0] // ratio, *axes.sizes[1:]), words), (offsets[0] // ratio, offsets[1] // ratio)
 
 
 def part(whole: Operand, axis: int, start: int, length: int) -> Operand:

@@ -61,6 +61,15 @@ def dims_to(op: OpKind, source: Shape, result: Shape) -> tuple[int, ...]:
     return tuple([axis for axis, (have, size) in pairs if axis < missing or have != size])
 
 
+def _check_folded(op: OpKind, source: Shape, output: Shape, params: ReduceParams) -> None:
+    sizes = enumerate(source)
+    if params.keepdim:
+        wanted = tuple([1 if axis in params.dims else size for axis, size in sizes])
+    else:
+        wanted = tuple([size for axis, size in sizes if axis not in params.dims])
+    check(op.value, "the output's shape", output, wanted)
+
+
 def _check_something(op: OpKind, source: Shape, dims: Sequence[int]) -> None:
     if 0 not in [size for axis, size in enumerate(source) if axis not in dims] and 0 in source:
         raise KernelArgumentError(op.value, f"the size of the axes {tuple(dims)} of {source}", 0, "at least 1")
@@ -71,7 +80,11 @@ def _reduction(op: OpKind, dtype: DType, takes: type[Any]) -> VulkanKernel:
 
     def plan(operands: Sequence[Operand], params: Any, limits: Limits) -> Sequence[Dispatch]:
         source, target = operands[:2]
-        dims = params.dims if takes is ReduceParams else dims_to(op, source.shape, target.shape)
+        if isinstance(params, ReduceParams):
+            dims = params.dims
+            _check_folded(op, source.shape, target.shape, params)
+        else:
+            dims = dims_to(op, source.shape, target.shape)
         if kind != SUM:
             _check_something(op, source.shape, dims)
         divisor = math.prod(source.shape[dim] for dim in dims) if mean else None
@@ -89,6 +102,7 @@ def _arg_extreme(op: OpKind, dtype: DType) -> VulkanKernel:
     def plan(operands: Sequence[Operand], params: ReduceParams, limits: Limits) -> Sequence[Dispatch]:
         source, target = operands
         check(op.value, "the number of dims", len(params.dims), 1)
+        _check_folded(op, source.shape, target.shape, params)
         _check_something(op, source.shape, params.dims)
         rows = rows_of(source, params.dims)
         if not rows.count:

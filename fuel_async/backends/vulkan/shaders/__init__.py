@@ -6,7 +6,6 @@ from functools import cache
 from importlib.resources import files
 
 from fuel_async.backends.vulkan.shaders.catalog import MODULES as MODULES
-from fuel_async.backends.vulkan.shaders.catalog import PUSH_WORDS as PUSH_WORDS
 from fuel_async.backends.vulkan.shaders.catalog import Module as Module
 
 

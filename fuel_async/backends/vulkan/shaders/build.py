@@ -11,7 +11,7 @@ from fuel_async.backends.vulkan.shaders.catalog import MODULES
 from fuel_async.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from fuel_async.backends.vulkan.shaders.catalog import Module
 
@@ -41,9 +41,10 @@ def build(folder: Path) -> None:
         _compile(module, folder / f"{module.name}.spv")
 
 
-def differing(ours: Path, theirs: Path) -> tuple[str, ...]:
+def differing(ours: Path, theirs: Path, modules: Iterable[str] = MODULES) -> tuple[str, ...]:
     """Return the names of modules that are not in both folders with one disassembly."""
-    return tuple([name for name in MODULES if _text(ours / f"{name}.spv") != _text(theirs / f"{name}.spv")])
+    files = [(name, f"{name}.spv") for name in modules]
+    return tuple([name for name, file in files if _text(ours / file) != _text(theirs / file)])
 
 
 def _compile(module: Module, path: Path) -> None:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: Words of the block of push constants that every device has room for.
-PUSH_WORDS = 32
 
 #: Device features that elements of so many bits need.
 NEEDS: Mapping[int, frozenset[str]] = {
@@ -22,7 +20,7 @@ NEEDS: Mapping[int, frozenset[str]] = {
     64: frozenset({"float64"}),
 }
 #: The same for elements that are moved and not computed with, by their bytes.
-MOVED_NEEDS: Mapping[int, frozenset[str]] = {1: NEEDS[8], 2: NEEDS[16], 4: NEEDS[32], 8: NEEDS[32], 16: NEEDS[32]}
+MOVED_NEEDS: Mapping[int, frozenset[str]] = {1: NEEDS[8], 2: NEEDS[16], 4: NEEDS[32], 8: NEEDS[32]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class Module:
 
 #: Files compiled for each size of an element, in bytes: (file, bindings, sizes).
 _MOVING = (
-    ("move", 2, (1, 2, 4, 8, 16)),
+    ("move", 2, (1, 2, 4, 8)),
     ("place", 3, (1, 2, 4, 8)),
     ("pick", 3, (1, 2, 4, 8)),
     ("pad", 2, (1, 2, 4, 8)),

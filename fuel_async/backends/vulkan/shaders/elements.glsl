@@ -24,11 +24,9 @@ uint group_number() {
 #define ELEMENT uint
 #define FILL p.fill.x
 #define NOUGHT 0u
-#elif SIZE == 8
+#else
 #define ELEMENT uvec2
 #define FILL p.fill
 #define NOUGHT uvec2(0u)
-#else
-#define ELEMENT uvec4
 #endif
 #endif

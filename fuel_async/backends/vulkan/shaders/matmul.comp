@@ -44,8 +44,10 @@ layout(push_constant) uniform Push {
     uint right_batch[5];
 } p;
 
-shared ACC lefts[DEPTH * TILE_M];
-shared ACC rights[DEPTH * TILE_N];
+// One more than a row has: what lies along k is then written without conflicts of banks.
+const uint LEFT_ROW = TILE_M + 1, RIGHT_ROW = TILE_N + 1;
+shared ACC lefts[DEPTH * LEFT_ROW];
+shared ACC rights[DEPTH * RIGHT_ROW];
 
 #define AXIS(k) if (p.rank > k) { \
     uint at = COORDINATE(k, rest, p.size); \
@@ -84,20 +86,20 @@ void main() {
             uint kk = LEFT_ALONG_K != 0 ? e % DEPTH : e / TILE_M, i = LEFT_ALONG_K != 0 ? e / DEPTH : e % TILE_M;
             bool inside = base + kk < end && row + i < p.m;
             uint at = left_from + (row + i) * p.left_row + (base + kk) * p.left_step;
-            lefts[kk * TILE_M + i] = inside ? ACC(LOAD(left[inside ? at : p.left_at])) : ACC(0);
+            lefts[kk * LEFT_ROW + i] = inside ? ACC(LOAD(left[inside ? at : p.left_at])) : ACC(0);
         }
         for (uint e = me; e < DEPTH * TILE_N; e += THREADS) {
             uint kk = RIGHT_ALONG_K != 0 ? e % DEPTH : e / TILE_N, j = RIGHT_ALONG_K != 0 ? e / DEPTH : e % TILE_N;
             bool inside = base + kk < end && column + j < p.n;
             uint at = right_from + (base + kk) * p.right_row + (column + j) * p.right_step;
-            rights[kk * TILE_N + j] = inside ? ACC(LOAD(right[inside ? at : p.right_at])) : ACC(0);
+            rights[kk * RIGHT_ROW + j] = inside ? ACC(LOAD(right[inside ? at : p.right_at])) : ACC(0);
         }
         barrier();
         [[unroll]] for (uint kk = 0; kk < DEPTH; kk++) {
             ACC ours[EACH], theirs[EACH];
             [[unroll]] for (uint i = 0; i < EACH; i++) {
-                ours[i] = lefts[kk * TILE_M + i * DOWN + y];
-                theirs[i] = rights[kk * TILE_N + i * ACROSS + x];
+                ours[i] = lefts[kk * LEFT_ROW + i * DOWN + y];
+                theirs[i] = rights[kk * RIGHT_ROW + i * ACROSS + x];
             }
             [[unroll]] for (uint i = 0; i < EACH; i++) {
                 [[unroll]] for (uint j = 0; j < EACH; j++) {

@@ -26,7 +26,7 @@ uint first_place() {
     uint low = place[p.place_at];
     if (p.words == 2) {
         uint high = place[p.place_at + 1];
-        low = high >= 0x80000000u ? 0u : (high != 0u ? 0xffffffffu : low);
+        low = high >= 0x80000000u ? 0u : (high != 0u ? 0xfffffffeu : low);
     }
     return min(low % p.modulus, p.most);
 }
