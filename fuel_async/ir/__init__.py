@@ -75,6 +75,9 @@ from fuel_async.ir.op import TensorType as TensorType
 from fuel_async.ir.opkind import OpKind as OpKind
 from fuel_async.ir.ops import BY_NAME as BY_NAME
 from fuel_async.ir.ops import OPS as OPS
+from fuel_async.ir.ops.elementwise import Affine as Affine
+from fuel_async.ir.ops.elementwise import Clamp as Clamp
+from fuel_async.ir.ops.elementwise import PowI as PowI
 from fuel_async.ir.ops.normalise import REDUCTION_NAMES as REDUCTION_NAMES
 from fuel_async.ir.ordering import Ordering as Ordering
 from fuel_async.ir.ordering import derive_ordering as derive_ordering
