@@ -2,8 +2,9 @@
 
 A tree says how one element of the result follows from the elements in its place. `Input`, `Const` and `Apply` are its
 nodes; which op of the graph has which tree is in `ir.expr_trees`. `steps` puts a tree in order, each distinct value
-once, and is what generators walk; `evaluate` is the meaning, in numpy; `ir.expr_laws` has `simplify`. Truth values are U8 with 0 or 1, as everywhere. The half types and 8-bit floats are formats of
-storage: such a value is selected or cast and nothing else, so a tree over them computes in float32.
+once, and is what generators walk; `evaluate` is the meaning, in numpy; `ir.expr_laws` has `simplify`. Truth values are
+U8 with 0 or 1, as everywhere. The half types and 8-bit floats are formats of storage: such a value is selected or cast
+and nothing else, so a tree over them computes in float32.
 
     >>> x = Input(0, DType.F32)
     >>> evaluate(apply(Prim.MAX, x, Const(0.0, DType.F32)), [np.array([-1.0, 2.0], np.float32)])
@@ -12,10 +13,9 @@ storage: such a value is selected or cast and nothing else, so a tree over them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -23,6 +23,9 @@ from numpy.typing import NDArray
 
 from fuel_async.errors import DTypeMismatch
 from fuel_async.ir.dtype import DType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 Array: TypeAlias = NDArray[Any]
 
@@ -105,7 +108,7 @@ MEANINGS: Mapping[Prim, Meaning] = {
 }
 
 
-# Nodes are equal only to themselves: two trees are compared by their steps, which takes linear time whatever they share.
+# Nodes are equal only to themselves: two trees are compared by their steps, in linear time whatever they share.
 @dataclass(frozen=True, slots=True, eq=False)
 class Input:
     """The element of operand `index`."""

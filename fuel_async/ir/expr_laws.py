@@ -34,26 +34,49 @@ Law: TypeAlias = Callable[[Sequence[Expr], DType], Expr | None]
 
 def simplify(root: Expr) -> Expr:
     """Return a tree of the same values with no more steps. Equal parts become one node. O(nodes)."""
-    made: list[Expr] = []
+    made, known = list[Expr](), dict[_Key, Expr]()
     for step in steps(root):
-        made.append(_simplified(step, [made[arg] for arg in step.args]))
+        made.append(_simplified(step, [made[arg] for arg in step.args], known))
     return made[-1]
 
 
-def _simplified(step: Step, args: Sequence[Expr]) -> Expr:
+#: Equal for nodes that are the same value, if their operands are the same nodes.
+_Key: TypeAlias = tuple[Prim | None, tuple[int | bytes, ...], DType]
+
+
+def _simplified(step: Step, args: Sequence[Expr], known: dict[_Key, Expr]) -> Expr:
     match step:
         case Step(None, key=int(index)):
-            return Input(index, step.dtype)
+            return _one(Input(index, step.dtype), known)
         case Step(None, key=bytes(number)):
-            return Const(_number(np.frombuffer(number, step.dtype.require_np())), step.dtype)
+            return _one(Const(_number(np.frombuffer(number, step.dtype.require_np())), step.dtype), known)
         case Step(Prim() as op):
-            node = Apply(op, tuple(args), step.dtype)
-            if all(isinstance(arg, Const) for arg in args):
-                return Const(_number(evaluate(node, ())), step.dtype)
-            found = (law(args, step.dtype) for law in LAWS.get(op, ()))
-            return next((same for same in found if same is not None), node)
+            return _reduced(Apply(op, tuple(args), step.dtype), known)
         case _:
             raise AssertionError(step)
+
+
+def _reduced(node: Apply, known: dict[_Key, Expr]) -> Expr:
+    """Apply laws to a node of simplified operands until none holds. Each takes a node away, so that ends."""
+    if all(isinstance(arg, Const) for arg in node.args):
+        return _one(Const(_number(evaluate(node, ())), node.dtype), known)
+    for law in LAWS.get(node.op, ()):
+        same = law(node.args, node.dtype)
+        if same is not None:
+            return _reduced(same, known) if isinstance(same, Apply) else same
+    return _one(node, known)
+
+
+def _one(node: Expr, known: dict[_Key, Expr]) -> Expr:
+    """Return the node of this value that there was first."""
+    match node:
+        case Input(index, dtype):
+            key: _Key = (None, (index,), dtype)
+        case Const(value, dtype):
+            key = (None, (constant(value, dtype).tobytes(),), dtype)
+        case Apply(op, args, dtype):
+            key = (op, tuple([id(arg) for arg in args]), dtype)
+    return known.setdefault(key, node)
 
 
 def _number(array: Array) -> float:
@@ -68,7 +91,7 @@ def _is(x: Expr, number: float) -> bool:
 
 
 def _identity(number: float, *, commutes: bool = False) -> Law:
-    """x ∘ number is x."""
+    """Return the law that x ∘ number is x."""
 
     def law(args: Sequence[Expr], dtype: DType) -> Expr | None:
         left, right = args

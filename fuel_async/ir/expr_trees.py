@@ -8,14 +8,16 @@ element's place, have none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fuel_async.errors import GraphError
 from fuel_async.ir.dtype import DType
 from fuel_async.ir.erf import ERF_F32, ERF_F64, GELU_F32, ErfFormula
 from fuel_async.ir.expr import COMPUTED, Const, Expr, Input, Prim, apply, cast
-from fuel_async.ir.op import Attrs
 from fuel_async.ir.opkind import OpKind
+
+if TYPE_CHECKING:
+    from fuel_async.ir.op import Attrs
 
 #: (operands in the dtype of computing, attributes of the op) -> result, in that dtype or U8.
 Maker: TypeAlias = Callable[[Sequence[Expr], Any], Expr]
