@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from fuel_async import Executor
+from fuel_async.backends import discover
 from fuel_async.cli.command import Column, Command, argument, print_line, print_table
 from fuel_async.ir import DeviceLocation
 
@@ -31,7 +32,7 @@ COLUMNS = (
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
-    found, absent = asyncio.run(_look(arguments.device or None))
+    found, absent = asyncio.run(_look(arguments.device or [found.info.location for found in discover().found]))
     print_table(console, COLUMNS, found)
     if not absent:
         print_line(console, "No other backend is installed.")
@@ -40,7 +41,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-async def _look(wanted: Sequence[DeviceLocation] | None) -> tuple[list[tuple[str, ...]], Mapping[str, str]]:
+async def _look(wanted: Sequence[DeviceLocation]) -> tuple[list[tuple[str, ...]], Mapping[str, str]]:
     """Open the devices as an executor does, under its share of library threads, and read off their facts."""
     async with Executor(wanted) as executor:
         return [_row(device) for device in executor.devices], dict(executor.absent)
@@ -48,9 +49,10 @@ async def _look(wanted: Sequence[DeviceLocation] | None) -> tuple[list[tuple[str
 
 def _row(device: Device) -> tuple[str, ...]:
     info, rates = device.info, device.rates
+    words = [info.name, info.detail, "" if info.by_default else "used only where it is named"]
     return (
         str(info.location),
-        f"{info.name}, {info.detail}" if info.detail else info.name,
+        ", ".join(filter(None, words)),
         _gib(info.total_nbytes),
         _gib(device.memory.budget_nbytes),
         str(len(device.lanes)),

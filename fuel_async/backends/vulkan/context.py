@@ -1,7 +1,8 @@
 """A logical device: its handle, its queues, what is shared by all that works on it, and its loss.
 
 Everything of the driver's that lives as long as the device is destroyed with the context, which ends with its last
-holder: an array that a caller keeps holds it, too. A device that hangs is never destroyed: it may still write.
+holder: an array that a caller keeps holds it, too. Of a lost device nothing is destroyed before that, since work may
+still be under way; of one that hangs nothing ever is.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ class Context:
         #: What is to be destroyed before the device, in order: (function, handle).
         self._children: list[tuple[Any, Any]] = []
         self._fate = _Fate()
+        #: The same for what was given up after the loss.
+        self._graves: list[tuple[Any, Any]] = []
         self._end = weakref.finalize(
-            self, _destroy, self.ffi, self.lib, self.handle, self._children, self._fate, self.driver
+            self, _destroy, self.ffi, self.lib, self.handle, self._children, self._graves, self._fate, self.driver
         )
         self._end.atexit = False
 
@@ -77,6 +80,17 @@ class Context:
     def own(self, destroy: str, handle: Any) -> None:
         """Have `handle` destroyed with the context; what was noted last goes first."""
         self._children.append((getattr(self.lib, destroy), handle))
+
+    def end_with(self, owner: object, destroy: str, handle: Any) -> None:
+        """Have `handle` destroyed with its owner; the context lives until then."""
+        weakref.finalize(owner, self.destroy, getattr(self.lib, destroy), handle).atexit = False
+
+    def destroy(self, destroy: Any, handle: Any) -> None:
+        """Destroy what nobody refers to any more: now, or after the loss with the context."""
+        if self.lost is None:
+            destroy(self.handle, handle, self.ffi.NULL)
+        else:
+            self._graves.append((destroy, handle))
 
     def keep(self) -> Keep:
         """A maker of structs."""
@@ -162,11 +176,18 @@ class _Fate:
         self.hangs = False
 
 
-def _destroy(ffi: Any, lib: Any, handle: Any, children: list[tuple[Any, Any]], fate: _Fate, driver: object) -> None:
+def _destroy(
+    ffi: Any,
+    lib: Any,
+    handle: Any,
+    children: list[tuple[Any, Any]],
+    graves: list[tuple[Any, Any]],
+    fate: _Fate,
+    driver: object,
+) -> None:
     if fate.hangs:
         return
     lib.vkDeviceWaitIdle(handle)
-    while children:
-        destroy, child = children.pop()
+    for destroy, child in (*graves, *reversed(children)):
         destroy(handle, child, ffi.NULL)
     lib.vkDestroyDevice(handle, ffi.NULL)

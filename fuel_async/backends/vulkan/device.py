@@ -52,8 +52,9 @@ class VulkanDevice:
         self.info, self.location, self.memory_location = info, info.location, info.location
         self.context = context = Context(physical, info.location, options, lib)
         self.memory = VulkanMemory(context, asked.memory_nbytes)
-        self.site = Site(context, self.memory, Pipelines(context), Barriers(context), physical.limits)
         queues = [Queue(context, number) for number in range(context.queue_count)]
+        self.site = Site(context, self.memory, Pipelines(context), Barriers(context), physical.limits, queues[-1])
+        self.memory.site = self.site
         self.lanes: Sequence[VulkanLane] = tuple([VulkanLane(context, queue) for queue in queues])
         ring = self.memory.ring = None if self.memory.is_mapped else StagingRing(context, queues[-1])
         self._copies = {

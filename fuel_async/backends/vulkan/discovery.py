@@ -1,4 +1,4 @@
-"""Finding physical devices. No driver is touched before somebody asks, and what is missing is a reason, not an error."""
+"""Finding physical devices: no driver is touched before somebody asks; what is missing is a reason, not an error."""
 
 from __future__ import annotations
 

@@ -269,7 +269,6 @@ class _Server:
             job = self._jobs.get()
             if job is None:
                 return
-            error: BaseException | None = None
             value = job.point.value
             assert value is not None  # it is on the queue
             try:
@@ -283,8 +282,8 @@ class _Server:
                         self._look(context, job, free_ns)
             except DeviceError as caught:
                 context.lose(DeviceLost(context.name, str(caught)))
-            if value > reached:
-                error = context.lost
+            # What was reached after the loss may have run through a gate that the loss has opened.
+            error = context.lost
             started_ns = max(job.ready_ns, free_ns)
             free_ns = perf_counter_ns()
             job.lane.ended(job, min(started_ns, free_ns), error)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fuel_async.backends.vulkan.context import Context
+    from fuel_async.backends.vulkan.site import Site
     from fuel_async.backends.vulkan.staging import StagingRing
 
 #: What is asked of the driver at a time; larger requests have a block of their own.
@@ -157,6 +158,8 @@ class VulkanMemory:
         self._freed: deque[tuple[Block, int, int]] = deque()
         #: What copies go through where the host cannot see the bytes.
         self.ring: StagingRing | None = None
+        #: The device that it belongs to; set by that.
+        self.site: Site
 
     @property
     def used_nbytes(self) -> int:
@@ -277,18 +280,17 @@ def make_block(context: Context, kind: MemoryType, nbytes: int, number: int, *, 
             context.check(lib.vkMapMemory(handle, memory[0], 0, nbytes, 0, place), "vkMapMemory", nbytes)
             host = np.frombuffer(ffi.buffer(place[0], nbytes), np.uint8)
     except BaseException:
-        _destroy(ffi, handle, made, context)
+        _destroy(made, context)
         raise
     block = Block(number, buffer, nbytes, host)
-    weakref.finalize(block, _destroy, ffi, handle, made, context).atexit = False
+    weakref.finalize(block, _destroy, made, context).atexit = False
     return block
 
 
-def _destroy(ffi: Any, handle: Any, made: list[tuple[Any, Any]], context: Context) -> None:
+def _destroy(made: list[tuple[Any, Any]], context: Context) -> None:
     """The buffer, then its memory; the context is kept until then."""
-    if not context.hangs:
-        for destroy, one in made:
-            destroy(handle, one, ffi.NULL)
+    for destroy, one in made:
+        context.destroy(destroy, one)
 
 
 def _padded(nbytes: int, alignment: int) -> int:

@@ -6,7 +6,7 @@ Pure: no driver, no memory.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.vulkan.kernels.base import Operand
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from fuel_async.backends.vulkan.kernels.base import Limits
     from fuel_async.dispatch import LaneProgram
+    from fuel_async.ir import DType
 
 #: Shaders read and write whole words.
 WORD = 4
@@ -64,20 +65,24 @@ class Operands:
         cls, place, kind = slots.classes[slot], slots.places[slot], slots.types[slot]
         shape: Any = kind.shape  # concrete
         layout = slots.layouts[slot] or Layout.contiguous(shape)
-        size, span = kind.dtype.nbytes, layout.span()
         in_arena = cls == SlotClass.TEMPORARY
-        base = place if in_arena else 0
-        first, last = span if span is not None else (0, -1)
-        low, high = base + first * size, base + (last + 1) * size
-        start = low - low % self._alignment
-        nbytes = max(-(-(high - start) // WORD) * WORD, WORD)
-        if nbytes > self._limits.max_range_nbytes:
-            raise KernelArgumentError(
-                "Vulkan", "an operand", f"{nbytes:,} bytes", f"at most {self._limits.max_range_nbytes:,} on this device"
-            )
-        operand = Operand(kind.dtype, layout.shape, layout.strides, (base + layout.offset * size - start) // size)
-        operand = self._interned.setdefault(operand, operand)
-        return Bound(operand, (int(cls), 0 if in_arena else place), start, nbytes, low, max(high, low))
+        space = (int(cls), 0 if in_arena else place)
+        found = bound(kind.dtype, layout, space, place if in_arena else 0, self._alignment, self._limits)
+        return replace(found, operand=self._interned.setdefault(found.operand, found.operand))
+
+
+def bound(dtype: DType, layout: Layout, space: Space, base: int, alignment: int, limits: Limits) -> Bound:
+    """What lies as `layout` says from byte `base` of a space on. `KernelArgumentError` when it is too large."""
+    size, span = dtype.nbytes, layout.span()
+    first, last = span if span is not None else (0, -1)
+    low, high = base + first * size, base + (last + 1) * size
+    start = low - low % alignment
+    nbytes = max(-(-(high - start) // WORD) * WORD, WORD)
+    if nbytes > limits.max_range_nbytes:
+        most = f"at most {limits.max_range_nbytes:,} on this device"
+        raise KernelArgumentError("Vulkan", "an operand", f"{nbytes:,} bytes", most)
+    operand = Operand(dtype, layout.shape, layout.strides, (base + layout.offset * size - start) // size)
+    return Bound(operand, space, start, nbytes, low, max(high, low))
 
 
 class Hazards:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.vulkan.pipelines import COMPUTE_STAGE, STORAGE_BUFFER
@@ -74,7 +73,7 @@ class Commands:
             "CommandPoolCreateInfo", "COMMAND_POOL_CREATE_INFO", flags=reset_each, queueFamilyIndex=context.family
         )
         self._pool = context.create("vkCreateCommandPool", info, "VkCommandPool")
-        _end_with(self, context, "vkDestroyCommandPool", self._pool)
+        context.end_with(self, "vkDestroyCommandPool", self._pool)
         self._info = keep.struct("CommandBufferBeginInfo", "COMMAND_BUFFER_BEGIN_INFO")
 
     def allocate(self) -> Any:
@@ -122,7 +121,7 @@ class DescriptorSets:
             pPoolSizes=sizes,
         )
         self._pool = context.create("vkCreateDescriptorPool", info, "VkDescriptorPool")
-        _end_with(self, context, "vkDestroyDescriptorPool", self._pool)
+        context.end_with(self, "vkDestroyDescriptorPool", self._pool)
         self.sets = context.ffi.new("VkDescriptorSet[]", max(count, 1))
         if count:
             info = keep.struct(
@@ -159,13 +158,3 @@ def bind(lib: Any, commands: Any, pipeline: Any, layout: Any, sets: Any, null: A
 def push(lib: Any, commands: Any, layout: Any, data: Any, nbytes: int) -> None:
     """Give push constants."""
     lib.vkCmdPushConstants(commands, layout, COMPUTE_STAGE, 0, nbytes, data)
-
-
-def _end_with(owner: object, context: Context, destroy: str, handle: Any) -> None:
-    """Destroy an object of the driver's with its owner; the context is kept until then."""
-    weakref.finalize(owner, _destroy, context, getattr(context.lib, destroy), handle).atexit = False
-
-
-def _destroy(context: Context, destroy: Any, handle: Any) -> None:
-    if not context.hangs:
-        destroy(context.handle, handle, context.ffi.NULL)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fuel_async.backends.vulkan.kernels.base import Limits
     from fuel_async.backends.vulkan.memory import VulkanMemory
     from fuel_async.backends.vulkan.pipelines import Pipelines
+    from fuel_async.backends.vulkan.queue import Queue
     from fuel_async.backends.vulkan.recording import Barriers
 
 
@@ -22,3 +23,5 @@ class Site:
     pipelines: Pipelines
     barriers: Barriers
     limits: Limits
+    #: The queue for what is no lane's: copies, and single kernels.
+    queue: Queue

@@ -10,20 +10,24 @@ import threading
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from fuel_async.backends.vulkan.results import SUCCESS, TIMEOUT
+from fuel_async.backends.vulkan.results import SUCCESS, TIMEOUT, name_of
+from fuel_async.errors import DeviceLost
 from fuel_async.streams import WaitStatus
 
 if TYPE_CHECKING:
     from fuel_async.backends.vulkan.context import Context
+
+#: How long a lane's thread may take to settle what was under way when its device was lost.
+LOSS_S = 5.0
 
 #: The longest that the driver is asked to wait at a time.
 ROUND_NS = 200_000_000
 
 
 class Timeline:
-    """One semaphore, destroyed with its context. Any thread."""
+    """One semaphore, destroyed with its last holder. Any thread."""
 
-    __slots__ = ("context", "handle")
+    __slots__ = ("__weakref__", "context", "handle")
 
     def __init__(self, context: Context) -> None:
         keep = context.keep()
@@ -35,7 +39,8 @@ class Timeline:
         )
         info = keep.struct("SemaphoreCreateInfo", "SEMAPHORE_CREATE_INFO", pNext=kind)
         self.context = context
-        self.handle = context.create("vkCreateSemaphore", info, "VkSemaphore", child="vkDestroySemaphore")
+        self.handle = context.create("vkCreateSemaphore", info, "VkSemaphore")
+        context.end_with(self, "vkDestroySemaphore", self.handle)
 
     def waiter(self) -> Waiter:
         """Prepare waiting in one thread."""
@@ -67,9 +72,9 @@ class Waiter:
         )
 
     def wait(self, value: int, timeout_ns: int = ROUND_NS) -> WaitStatus:
-        """Block until it is at `value` or the time is over. `DeviceError` for what else may happen.
+        """Block until it is at `value` or the time is over; LOST when the device is lost.
 
-        LOST when the driver says so or the device is known to be lost.
+        A driver that fails at waiting cannot say when anything ends: then the device is given up, too.
         """
         context = self._timeline.context
         if context.lost is not None:
@@ -79,9 +84,7 @@ class Waiter:
         if code == SUCCESS:
             return WaitStatus.REACHED
         if code != TIMEOUT:
-            error = context.failed(code, "vkWaitSemaphores")
-            if context.lost is None:
-                raise error
+            context.lose(DeviceLost(context.name, f"vkWaitSemaphores gave {name_of(code)}"))
         return WaitStatus.TIMEOUT if context.lost is None else WaitStatus.LOST
 
     def reached(self) -> int:
@@ -117,6 +120,9 @@ class Point:
         while True:
             left_ns = ROUND_NS if end_ns is None else max(end_ns - perf_counter_ns(), 0)
             status = waiter.wait(self.value, min(left_ns, ROUND_NS))
+            if status is WaitStatus.LOST and self.owner is not None:
+                # The lane's thread is about to settle it with the reason.
+                return WaitStatus.REACHED if self._settled.wait(LOSS_S) else status
             if status is not WaitStatus.TIMEOUT:
                 return status
             if self._settled.is_set():
