@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import math
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fuel_async.backends.vulkan import VulkanOptions, discover, open_devices
+from fuel_async.backends.base import Absent
+from fuel_async.backends.vulkan.discovery import physical_devices
 from fuel_async.backends.vulkan.kernels.base import Limits, VulkanKernel
 from fuel_async.backends.vulkan.operands import bound
 from fuel_async.backends.vulkan.script import Recording, Script
 from fuel_async.ir import DType, Layout, OpKind
+from tests.backends.vulkan.support import DEMANDED, DRIVERS, opened, options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = npt.NDArray[Any]
 
-#: Drivers that need no GPU: lavapipe and SwiftShader.
-SOFTWARE = ("/usr/share/vulkan/icd.d/lvp_icd*.json", "/usr/lib/chromium/vk_swiftshader_icd.json")
 #: What memory holds before it is written: NaN in every float type.
 FILL = 0xFF
 #: Bytes before and behind an output that no kernel may write.
@@ -44,18 +43,6 @@ LIMITS = Limits(
     features=frozenset({"float64", "int8_storage", "int16_storage", "int64"}),
     max_range_nbytes=1 << 27,
 )
-
-
-def software_devices() -> list[VulkanDevice]:
-    """Open the software devices; `pytest.skip` says what to install where there is none."""
-    found = [path for pattern in SOFTWARE for path in sorted(glob.glob(pattern))]
-    if not found:
-        pytest.skip("no software Vulkan driver; on Debian: apt install mesa-vulkan-drivers")
-    os.environ.setdefault("VK_DRIVER_FILES", ":".join(found))
-    options = VulkanOptions()
-    if not isinstance(discover(options), tuple):
-        pytest.skip("no Vulkan device: the package vulkan or the loader libvulkan1 is not installed")
-    return open_devices(options)
 
 
 class _Played:
@@ -140,13 +127,14 @@ class Rig:
 
 
 def rigs() -> Iterator[list[Rig]]:
-    """Yield a rig for each software device, and close the devices after that."""
-    devices = software_devices()
-    yield [Rig(device) for device in devices]
-    for device in devices:
-        device.close()
-        for lane in device.lanes:
-            lane.join(5.0)
+    """Yield a rig for each software device, and close the devices after that; skips where there is none."""
+    there = [name for name in DRIVERS if not isinstance(physical_devices(options(devices=(name,))), Absent)]
+    if not there and not os.environ.get(DEMANDED):
+        pytest.skip("no software Vulkan driver, or the package vulkan is missing; on Debian: mesa-vulkan-drivers")
+    held = [opened(name) for name in (DRIVERS if os.environ.get(DEMANDED) else there)]
+    yield [Rig(each.device) for each in held]
+    for each in held:
+        each.close()
 
 
 def by_key(families: Iterable[Iterable[VulkanKernel]]) -> dict[tuple[OpKind, tuple[DType, ...]], VulkanKernel]:

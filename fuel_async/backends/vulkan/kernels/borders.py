@@ -62,7 +62,7 @@ def _pad(operands: Sequence[Operand], params: PadParams, limits: Limits) -> Sequ
     filled = [*axes, *[(1, 0, 1, 0)] * (_PAD_AXES - len(axes))]
     words = [*fill, count, len(axes), source.offset, target.offset, params.mode_tag]
     columns = [number for column in zip(*filled, strict=True) for number in column]
-    return [dispatch(f"pad_{target.dtype.nbytes}", (0, 1), [*words, *columns], each(count, limits))]
+    return [dispatch(f"pad_{target.dtype.nbytes}", (0, 1), [*words, *columns], each(count, limits), limits)]
 
 
 def _unpadded(
@@ -78,7 +78,7 @@ def _unpadded(
         target.shape[axis], *params.padding[axis], params.mode_tag, *axes.words(_UNPAD_AXES, op.value),
     ]  # fmt: skip
     name = float_name("unpad", (source.dtype.bits, target.dtype.bits))
-    return dispatch(name, places, words, each(count, limits), spec=width.spec())
+    return dispatch(name, places, words, each(count, limits), limits, spec=width.spec())
 
 
 def _turns(shape: Shape, padding: Sequence[tuple[int, int]]) -> list[tuple[int, Shape]]:
@@ -143,7 +143,7 @@ def _triangle(op: OpKind, dtype: DType) -> VulkanKernel:
         sizes, steps = lead.words(_TRIANGLE_AXES - 2, op.value)[: _TRIANGLE_AXES - 2], lead.strides[0]
         steps = (*steps, *(0,) * (_TRIANGLE_AXES - 2 - len(steps)))
         words = [*head, params.cols, params.rows, *sizes, source.strides[-1], source.strides[-2], *steps]
-        return [dispatch(f"triangle_{dtype.nbytes}", (0, 1), words, each(count, limits))]
+        return [dispatch(f"triangle_{dtype.nbytes}", (0, 1), words, each(count, limits), limits)]
 
     return VulkanKernel(op, (dtype, dtype), plan, TriangularParams, IN_PLACE, MOVED_NEEDS[dtype.nbytes])
 
@@ -167,7 +167,7 @@ def _masked_fill(dtype: DType) -> VulkanKernel:
         fill = _fill_words(op, params.fill_bytes, dtype)
         head = [*fill, axes.count, len(axes.sizes), source.offset, mask.offset, target.offset]
         words = [*head, *axes.words(_FILL_AXES, op.value)]
-        return [dispatch(f"fill_{dtype.nbytes}", (0, 1, 2), words, each(axes.count, limits))]
+        return [dispatch(f"fill_{dtype.nbytes}", (0, 1, 2), words, each(axes.count, limits), limits)]
 
     return VulkanKernel(op, (dtype, DType.U8, dtype), plan, MaskedFillParams, IN_PLACE, needs)
 

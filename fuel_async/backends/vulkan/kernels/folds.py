@@ -136,7 +136,7 @@ def _pass(
     name = float_name("reduce", (source.dtype.bits, out.bits), "COUNT" if counts else "")
     seen = (how.source, how.equal, place) if counts else (how.source, place)
     groups = grid(-(-rows.count * chunks // lanes.rows), limits)
-    return dispatch(name, seen, words, groups, spec=width.spec(*lanes.spec(how.kind)))
+    return dispatch(name, seen, words, groups, limits, spec=width.spec(*lanes.spec(how.kind)))
 
 
 def converted(op: OpKind, source: Operand, target: Operand, places: tuple[int, int], limits: Limits) -> list[Dispatch]:

@@ -114,6 +114,7 @@ def dispatch(
     operands: tuple[int, ...],
     words: Sequence[int],
     groups: tuple[int, int, int],
+    limits: Limits,
     *,
     spec: tuple[int, ...] = (),
     adds: bool = False,
@@ -121,17 +122,20 @@ def dispatch(
 ) -> Dispatch:
     """Return a dispatch of a module of the catalog, which writes the last of its operands and reads the others.
 
-    A shader may write more than one: `outputs`. One that `adds` reads what it writes.
+    A shader may write more than one: `outputs`. One that `adds` reads what it writes. Floats keep NaN, infinities and
+    signs of zero where the device can be told so.
     """
     reads = operands if adds else operands[:-outputs]
-    block = push(*words)
-    return Dispatch(_shader(name, len(block), spec), operands, block, groups, reads, operands[-outputs:])
+    block, bits = push(*words), MODULES[name].floats
+    preserves = bits if f"nan_preserve_f{bits}" in limits.features else 0
+    shader = _shader(name, len(block), spec, preserves)
+    return Dispatch(shader, operands, block, groups, reads, operands[-outputs:])
 
 
 @cache
-def _shader(name: str, push_nbytes: int, spec: tuple[int, ...]) -> Shader:
+def _shader(name: str, push_nbytes: int, spec: tuple[int, ...], preserves: int) -> Shader:
     module = MODULES[name]
-    return Shader(name, code(name), module.bindings, push_nbytes, spec, module.needs)
+    return Shader(name, code(name, preserves), module.bindings, push_nbytes, spec, module.needs)
 
 
 def each(count: int, limits: Limits) -> tuple[int, int, int]:

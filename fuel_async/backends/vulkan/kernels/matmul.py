@@ -121,7 +121,7 @@ def _product(
     count = -(-params.m // tiles.rows) * -(-params.n // tiles.columns) * batches.count * splits
     seen = (0, 1, 2, place) if bias else (0, 1, place)
     name = matmul_name((left.dtype.bits, out.bits), tiles.each, bias=bias is not None)
-    return dispatch(name, seen, words, grid(count, limits), spec=spec)
+    return dispatch(name, seen, words, grid(count, limits), limits, spec=spec)
 
 
 def _kernel(op: OpKind, dtype: DType) -> VulkanKernel:

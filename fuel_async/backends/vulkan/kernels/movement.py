@@ -65,7 +65,7 @@ def moved(
     for at in product(*map(range, outer)):
         starts = [offset + sum(map(operator.mul, at, row)) for offset, row in zip(offsets, steps, strict=True)]
         words = [count, len(inner.sizes), *starts, *inner.words(_MOVE_AXES, op.value)]
-        found.append(dispatch(f"move_{size}", places, words, each(count, limits)))
+        found.append(dispatch(f"move_{size}", places, words, each(count, limits), limits))
     return found
 
 
@@ -180,7 +180,7 @@ def _moving(
     places, words = _placed(op, operands, source, ring, view)
     if not words[0]:
         return []
-    return [dispatch(f"place_{view.dtype.nbytes}", places, words, each(words[0], limits))]
+    return [dispatch(f"place_{view.dtype.nbytes}", places, words, each(words[0], limits), limits)]
 
 
 def _write_slice_doff(operands: Sequence[Operand], params: WriteSliceDoffParams, limits: Limits) -> Sequence[Dispatch]:

@@ -48,7 +48,7 @@ def _picked(op: OpKind, operands: Sequence[Operand], index: Operand, axis: int, 
         raise KernelArgumentError(op.value, f"the size of axis {axis} of {source.shape}", 0, "at least 1")
     head = [axes.count, len(axes.sizes), source.offset, index.offset, target.offset, source.strides[axis]]
     words = [*head, source.shape[axis] - 1, *axes.words(_PICK_AXES, op.value)]
-    return [dispatch(f"pick_{source.dtype.nbytes}", (0, 1, 2), words, each(axes.count, limits))]
+    return [dispatch(f"pick_{source.dtype.nbytes}", (0, 1, 2), words, each(axes.count, limits), limits)]
 
 
 def _index_select(operands: Sequence[Operand], params: IndexSelectParams, limits: Limits) -> Sequence[Dispatch]:
@@ -94,7 +94,7 @@ def _added(
         words = [*head, *more, *axes.words(_ADD_AXES, op.value)]
         name, spec = float_name("scatter", (width.bits, width.wide_bits)), width.spec()
         groups = each(axes.count, limits)
-        found.append(dispatch(name, (1, 2, place), words, groups, spec=spec, adds=True))
+        found.append(dispatch(name, (1, 2, place), words, groups, limits, spec=spec, adds=True))
     return found
 
 

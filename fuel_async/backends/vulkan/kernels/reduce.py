@@ -115,7 +115,7 @@ def _arg_extreme(op: OpKind, dtype: DType) -> VulkanKernel:
         words = [*head, *rows.kept.words(_ARG_AXES, op.value)]
         spec = width.spec(*lanes.spec(int(op is OpKind.ArgMaxDim)))
         groups = grid(-(-rows.count // lanes.rows), limits)
-        return [dispatch(float_name("arg", (dtype.bits, dtype.bits)), (0, 1), words, groups, spec=spec)]
+        return [dispatch(float_name("arg", (dtype.bits, dtype.bits)), (0, 1), words, groups, limits, spec=spec)]
 
     return VulkanKernel(op, (dtype, DType.U32), plan, ReduceParams, needs=width.needs)
 
@@ -165,7 +165,7 @@ def _shared(op: OpKind, views: Sequence[Operand], dims: Sequence[int], width: Wi
     offsets = [view.offset for view in (source, upstream, maximum, number, target)]
     words = [axes.count, len(axes.sizes), *offsets, *axes.words(_SHARE_AXES, op.value)]
     name = float_name("share", (width.bits, width.bits))
-    return dispatch(name, (0, 1, 3, 4, 2), words, each(axes.count, limits), spec=width.spec())
+    return dispatch(name, (0, 1, 3, 4, 2), words, each(axes.count, limits), limits, spec=width.spec())
 
 
 def whole_sum_nbytes(count: int) -> tuple[int, ...]:

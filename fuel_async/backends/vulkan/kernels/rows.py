@@ -102,7 +102,7 @@ def _normalising(op: OpKind, dtype: DType) -> VulkanKernel:
             _last(source), _last(upstream), *axes.words(_ROW_AXES, op.value),
         ]  # fmt: skip
         groups = grid(-(-rows.count // lanes.rows), limits)
-        return [dispatch(name, tuple(range(arity + 1)), words, groups, spec=width.spec(*lanes.spec()))]
+        return [dispatch(name, tuple(range(arity + 1)), words, groups, limits, spec=width.spec(*lanes.spec()))]
 
     return VulkanKernel(op, (dtype,) * (arity + 1), plan, takes, IN_PLACE, width.needs)
 
@@ -124,7 +124,7 @@ def _cumsum(dtype: DType) -> VulkanKernel:
             source.strides[axis], target.strides[axis], *axes.words(_SUM_AXES, op.value),
         ]  # fmt: skip
         name, groups = float_name("cumulate", (width.bits, width.bits)), grid(-(-rows.count // lanes.rows), limits)
-        return [dispatch(name, (0, 1), words, groups, spec=width.spec(*lanes.spec()))]
+        return [dispatch(name, (0, 1), words, groups, limits, spec=width.spec(*lanes.spec()))]
 
     return VulkanKernel(op, (dtype, dtype), plan, CumSumParams, needs=width.needs)
 
@@ -147,7 +147,7 @@ def _rope(dtype: DType) -> VulkanKernel:
         offsets = [operand.offset for operand in operands]
         head = [count, len(axes.sizes), params.head_dim, params.seq, *offsets, *steps]
         name, words = float_name("rope", (width.bits, width.bits)), [*head, *axes.words(_ROPE_AXES, op.value)]
-        return [dispatch(name, (0, 1, 2, 3), words, each(count, limits), spec=width.spec())]
+        return [dispatch(name, (0, 1, 2, 3), words, each(count, limits), limits, spec=width.spec())]
 
     return VulkanKernel(op, (dtype,) * 4, plan, RopeParams, needs=width.needs)
 
@@ -180,7 +180,7 @@ def _cross_entropy(dtype: DType) -> VulkanKernel:
         sums = [step for place, to in zip((3, 4), (5, 6), strict=True)
                 for step in fold(op, ratio, Fold(SUM, place, to, 7), (0,), limits)]  # fmt: skip
         offsets = [ratio[5].offset, ratio[6].offset, output.offset]
-        return [*found, *sums, dispatch("ratio", (5, 6, 2), offsets, (1, 1, 1))]
+        return [*found, *sums, dispatch("ratio", (5, 6, 2), offsets, (1, 1, 1), limits)]
 
     def scratch(params: Any, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
         rows = max(params.n_rows, 1) * 4
@@ -210,7 +210,7 @@ def _losses(
     ]  # fmt: skip
     groups = grid(-(-params.n_rows // lanes.rows), limits)
     found = dispatch(
-        float_name("losses", (width.bits, 32)), (0, 1, into, 4), words, groups, spec=width.spec(*lanes.spec()),
+        float_name("losses", (width.bits, 32)), (0, 1, into, 4), words, groups, limits, spec=width.spec(*lanes.spec()),
         outputs=2,
     )  # fmt: skip
     return [found]

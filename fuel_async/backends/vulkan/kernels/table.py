@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fuel_async.backends.vulkan.kernels import (
     base,
     borders,
+    elementwise,
     folds,
     grids,
     matmul,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 #: Tells these kernels apart from siblings that other packs register for Vulkan.
 KERNEL_SOURCE = "vulkan-glsl"
 
-FAMILIES = (movement, picking, borders, reduce, rows, matmul)
+FAMILIES = (movement, picking, borders, reduce, rows, matmul, elementwise)
 #: Modules whose code is part of every kernel.
 SHARED = (base, grids, widths, folds, catalog)
 
@@ -46,7 +47,9 @@ def register_vulkan_kernels(table: KernelBindingTable) -> None:
     """Add every kernel of Vulkan devices to an open table: one row for each (op, dtypes)."""
     shared = b"".join([*map(_source, SHARED), *map(code, sorted(MODULES))])
     for family in FAMILIES:
-        revision = KernelRevisionHash.of_source(shared + _source(family)).value
+        more: tuple[ModuleType, ...] = getattr(family, "TAKES_FROM", ())
+        own = b"".join(map(_source, (family, *more)))
+        revision = KernelRevisionHash.of_source(shared + own).value
         for kernel in family.kernels():
             table.register(
                 kernel.op,

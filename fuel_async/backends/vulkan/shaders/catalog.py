@@ -34,6 +34,8 @@ class Module:
     #: Storage buffers 0 .. bindings - 1.
     bindings: int
     needs: frozenset[str] = frozenset()
+    #: Bits of the floats in which it computes; 0 when it computes with none.
+    floats: int = 0
 
 
 #: Files compiled for each size of an element, in bytes: (file, bindings, sizes).
@@ -97,7 +99,8 @@ def _computing() -> Iterator[Module]:
         for bits in sizes:
             macros = [macro, "BACKWARD"] if macro.endswith("_BACKWARD") else [macro] if macro else []
             defines = (f"IN={bits[0]}", f"OUT={bits[1]}", *macros)
-            yield Module(float_name(source, bits, macro), source, defines, bindings, _needs(*bits))
+            name, needs = float_name(source, bits, macro), _needs(*bits)
+            yield Module(name, source, defines, bindings, needs, max(*bits, 32))
 
 
 def _products() -> Iterator[Module]:
@@ -106,10 +109,11 @@ def _products() -> Iterator[Module]:
             for bias in (False, True):
                 defines = (f"IN={bits[0]}", f"OUT={bits[1]}", f"EACH={each}", *(["BIAS"] if bias else []))
                 name = matmul_name(bits, each, bias=bias)
-                yield Module(name, "matmul", defines, 3 + bias, _needs(*bits))
+                yield Module(name, "matmul", defines, 3 + bias, _needs(*bits), max(*bits, 32))
         yield Module(matmul_name((8, 8), each, bias=False), "matmul", (f"EACH={each}",), 3, NEEDS[8])
 
 
 MODULES: Mapping[str, Module] = {
-    module.name: module for module in (*_moving(), *_computing(), *_products(), Module("ratio", "ratio", (), 3))
+    module.name: module
+    for module in (*_moving(), *_computing(), *_products(), Module("ratio", "ratio", (), 3, floats=32))
 }
