@@ -45,7 +45,8 @@ PRECISION = PrecisionGuarantee(True, notes="the order of sums is fixed for a dev
 
 def register_vulkan_kernels(table: KernelBindingTable) -> None:
     """Add every kernel of Vulkan devices to an open table: one row for each (op, dtypes)."""
-    shared = b"".join([*map(_source, SHARED), *map(code, sorted(MODULES))])
+    every = b"".join([*map(_source, SHARED), *map(code, sorted(MODULES))])
+    shared = KernelRevisionHash.of_source(every).value.to_bytes(8, "little")
     for family in FAMILIES:
         more: tuple[ModuleType, ...] = getattr(family, "TAKES_FROM", ())
         own = b"".join(map(_source, (family, *more)))
