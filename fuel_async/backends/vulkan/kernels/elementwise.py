@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,7 @@ from fuel_async.backends.vulkan.spirv import (
     LOCAL,
     MOST_WORDS,
     SINGLE_ONLY,
+    WRITERS,
     Access,
     ModuleForm,
     module_of,
@@ -43,6 +45,7 @@ from fuel_async.ir import (
     Attrs,
     Clamp,
     DType,
+    ErfFormula,
     OpKind,
     OpSpec,
     PowI,
@@ -55,6 +58,9 @@ from fuel_async.ir import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+#: Modules whose code these kernels run, or are printed by.
+TAKES_FROM = (*WRITERS, *[sys.modules[part.__module__] for part in (tree, simplify, ErfFormula)])
 
 FLOATS = (DType.F32, DType.F64, DType.BF16, DType.F16)
 INTEGERS = (DType.I32, DType.U32, DType.I64, DType.U8)
