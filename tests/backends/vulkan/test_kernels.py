@@ -297,6 +297,25 @@ class TestRows:
             got = rig.run(kernel, [x], x.shape, params)
             np.testing.assert_allclose(got, expected, rtol=2e-5, err_msg=rig.name)
 
+    @pytest.mark.parametrize("logarithm", [False, True])
+    def test_softmax_in_double_precision(self, devices: list[Rig], logarithm: bool) -> None:
+        x = np.random.default_rng(0).normal(scale=200, size=(40, 31))
+        x[0, :2], x[1] = (700, -700), 0
+        shifted = (x - x.max(-1, keepdims=True)).astype(np.longdouble)
+        total = np.exp(shifted).sum(-1, keepdims=True)
+        expected = shifted - np.log(total) if logarithm else np.exp(shifted) / total
+        op = OpKind.LogSoftmaxLastDim if logarithm else OpKind.SoftmaxLastDim
+        params = OpParams.LogSoftmaxLastDim(40, 31) if logarithm else OpParams.SoftmaxLastDim(40, 31)
+        kernel = KERNELS[op, (DType.F64, DType.F64)]
+        able = [rig for rig in devices if rig.can_run(kernel)]
+        if not able:
+            pytest.skip("no device here computes in float64")
+        for rig in able:
+            got = rig.run(kernel, [x], x.shape, params)
+            assert np.abs(got - expected).max() <= (3e-13 if logarithm else 1e-15)
+            normal = expected > 1e-300
+            np.testing.assert_allclose(got[normal], expected[normal].astype(float), rtol=2e-15)
+
     def test_what_is_not_finite_spreads_as_on_the_host(self, devices: list[Rig], host: Callable[..., Any]) -> None:
         x = np.ones((5, 9), np.float32)
         x[0, 3], x[1, 2], x[2, 1], x[4] = np.nan, np.inf, -np.inf, -np.inf

@@ -52,7 +52,7 @@ def test_a_module_asks_for_what_the_catalog_says(module: Module) -> None:
     assert bindings == set(range(module.bindings))
 
 
-@pytest.mark.parametrize("name", ["softmax_32_32", "reduce_64_64", "ratio"])
+@pytest.mark.parametrize("name", ["softmax_32_32", "reduce_64_64", "ratio_32_32"])
 def test_a_module_can_be_told_to_keep_what_is_not_finite(name: str) -> None:
     plain, kept = list(_instructions(code(name))), list(_instructions(code(name, MODULES[name].floats)))
     added = [row for row in kept if row not in plain]
@@ -65,7 +65,7 @@ def test_a_module_can_be_told_to_keep_what_is_not_finite(name: str) -> None:
 
 
 @with_tools
-@pytest.mark.parametrize("name", ["softmax_32_32", "reduce_64_64", "ratio"])
+@pytest.mark.parametrize("name", ["softmax_32_32", "reduce_64_64", "ratio_32_32"])
 def test_such_a_module_is_valid(name: str, tmp_path: Path) -> None:
     (tmp_path / "kept.spv").write_bytes(code(name, MODULES[name].floats))
     command = ["spirv-val", "--target-env", "vulkan1.2", str(tmp_path / "kept.spv")]
@@ -88,9 +88,9 @@ def test_sources_give_what_is_there(tmp_path: Path) -> None:
 def test_a_module_that_differs_is_named(tmp_path: Path) -> None:
     shutil.copytree(FOLDER / "spv", tmp_path / "spv")
     shutil.copy(FOLDER / "spv" / "move_1.spv", tmp_path / "spv" / "move_4.spv")
-    (tmp_path / "spv" / "ratio.spv").unlink()
-    some = {name: MODULES[name] for name in ("move_1", "move_4", "ratio")}
-    assert differing(FOLDER / "spv", tmp_path / "spv", some) == ("move_4", "ratio")
+    (tmp_path / "spv" / "ratio_32_32.spv").unlink()
+    some = {name: MODULES[name] for name in ("move_1", "move_4", "ratio_32_32")}
+    assert differing(FOLDER / "spv", tmp_path / "spv", some) == ("move_4", "ratio_32_32")
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

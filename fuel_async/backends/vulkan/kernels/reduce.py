@@ -168,10 +168,10 @@ def _shared(op: OpKind, views: Sequence[Operand], dims: Sequence[int], width: Wi
     return dispatch(name, (0, 1, 3, 4, 2), words, each(axes.count, limits), limits, spec=width.spec())
 
 
-def whole_sum_nbytes(count: int) -> tuple[int, ...]:
-    """Return the bytes of working memory of the sum of `count` float32 numbers."""
+def whole_sum_nbytes(count: int, width: Width) -> tuple[int, ...]:
+    """Return the bytes of working memory of the sum of `count` numbers, as wide as they are computed."""
     chunks = chunks_of(1, count)
-    return (chunks * 4,) if chunks > 1 else ()
+    return (chunks * width.wide.nbytes,) if chunks > 1 else ()
 
 
 def kernels() -> tuple[VulkanKernel, ...]:

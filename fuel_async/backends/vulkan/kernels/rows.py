@@ -1,7 +1,6 @@
 """Kernels along the last axis: normalisations, their gradients, losses, running sums, and rotary embedding.
 
-Each row is shared by lanes of a workgroup. exp and log are the shaders' own, to a unit in the last place of float32; in
-float64 there are none, so softmax has no kernel there.
+Each row is shared by lanes of a workgroup. exp and log are the shaders' own, to a unit in the last place or so.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.vulkan.kernels.base import IN_PLACE, Operand, VulkanKernel
-from fuel_async.backends.vulkan.kernels.folds import SUM, Fold, Rows, fold, rows_of
+from fuel_async.backends.vulkan.kernels.folds import SUM, Fold, Rows, converted, fold, rows_of
 from fuel_async.backends.vulkan.kernels.grids import (
     ITERATIONS,
     Lanes,
@@ -44,20 +43,18 @@ if TYPE_CHECKING:
     from fuel_async.backends.vulkan.kernels.base import Dispatch, Limits, Shape
 
 _ROW_AXES, _ROPE_AXES, _SUM_AXES = 6, 8, 8
-#: Float types that the shaders have exp and log for.
-T3 = tuple(dtype for dtype in T4 if dtype is not DType.F64)
 
 _softmax, _logarithm, _norm = SoftmaxLastDimParams, LogSoftmaxLastDimParams, NormLastDimParams
-#: Parameters, float types, and how often a row is walked.
-_NORMALISING: Mapping[OpKind, tuple[type[OpParams], tuple[DType, ...], int]] = {
-    OpKind.SoftmaxLastDim: (_softmax, T3, 3),
-    OpKind.LogSoftmaxLastDim: (_logarithm, T3, 3),
-    OpKind.LayerNormLastDim: (_norm, T4, 3),
-    OpKind.RmsNormLastDim: (_norm, T4, 2),
-    OpKind.SoftmaxLastDimBackward: (_softmax, T4, 2),
-    OpKind.LogSoftmaxLastDimBackward: (_logarithm, T3, 2),
-    OpKind.LayerNormLastDimBackward: (_norm, T4, 3),
-    OpKind.RmsNormLastDimBackward: (_norm, T4, 2),
+#: Parameters, and how often a row is walked.
+_NORMALISING: Mapping[OpKind, tuple[type[OpParams], int]] = {
+    OpKind.SoftmaxLastDim: (_softmax, 3),
+    OpKind.LogSoftmaxLastDim: (_logarithm, 3),
+    OpKind.LayerNormLastDim: (_norm, 3),
+    OpKind.RmsNormLastDim: (_norm, 2),
+    OpKind.SoftmaxLastDimBackward: (_softmax, 2),
+    OpKind.LogSoftmaxLastDimBackward: (_logarithm, 2),
+    OpKind.LayerNormLastDimBackward: (_norm, 3),
+    OpKind.RmsNormLastDimBackward: (_norm, 2),
 }
 
 
@@ -79,7 +76,7 @@ def _cut(op: OpKind, rows: Rows, walks: int, limits: Limits) -> Lanes:
 
 
 def _normalising(op: OpKind, dtype: DType) -> VulkanKernel:
-    takes, _, walks = _NORMALISING[op]
+    takes, walks = _NORMALISING[op]
     width, macro = Width.of(dtype), _macro(op)
     arity = 2 if macro.endswith("BACKWARD") else 1
     name = float_name("rows", (width.bits, width.bits), macro)
@@ -164,27 +161,26 @@ def _cross_entropy(dtype: DType) -> VulkanKernel:
         check(op.value, "the targets' shape", targets.shape, lead)
         check(op.value, "(n_rows, vocab)", (params.n_rows, params.vocab), (math.prod(lead), scores.shape[-1]))
         check(op.value, "the output's shape", output.shape, lead if params.reduction == "none" else ())
-        # Losses and whether they count, one float32 a row.
+        # Losses and whether they count, one number a row, and their sums.
         views = [*operands]
-        for place in (3, 4):
-            views[place] = Operand(DType.F32, (params.n_rows,), (1,), operands[place].offset // 4)
-        into = 2 if params.reduction == "none" else 3
-        found = _losses(op, views, into, params, width, limits)
+        for place, shape in ((3, (params.n_rows,)), (4, (params.n_rows,)), (5, ()), (6, ())):
+            views[place] = Operand(width.wide, shape, (1,) * len(shape), operands[place].offset // width.wide.nbytes)
+        found = _losses(op, views, params, width, limits)
         if params.reduction == "none":
-            return found
-        ratio = [*views]
-        for place, memory in zip((5, 6), operands[5:7], strict=True):
-            ratio[place] = Operand(DType.F32, (), (), memory.offset // 4)
+            flat = Operand(DType.F32, (params.n_rows,), (1,), output.offset)
+            return [*found, *converted(op, views[3], flat, (3, 2), limits)]
         if params.reduction == "sum":
-            return [*found, *fold(op, ratio, Fold(SUM, 3, 2, 7), (0,), limits)]
-        sums = [step for place, to in zip((3, 4), (5, 6), strict=True)
-                for step in fold(op, ratio, Fold(SUM, place, to, 7), (0,), limits)]  # fmt: skip
-        offsets = [ratio[5].offset, ratio[6].offset, output.offset]
-        return [*found, *sums, dispatch("ratio", (5, 6, 2), offsets, (1, 1, 1), limits)]
+            return [*found, *fold(op, views, Fold(SUM, 3, 2, 7), (0,), limits)]
+        for place, total in ((3, 5), (4, 6)):
+            found += fold(op, views, Fold(SUM, place, total, 7), (0,), limits)
+        offsets = [views[5].offset, views[6].offset, output.offset]
+        name = float_name("ratio", (width.wide_bits, 32))
+        return [*found, dispatch(name, (5, 6, 2), offsets, (1, 1, 1), limits)]
 
     def scratch(params: Any, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
-        rows = max(params.n_rows, 1) * 4
-        return (rows, rows, 4, 4, *whole_sum_nbytes(params.n_rows))
+        one = width.wide.nbytes
+        rows = max(params.n_rows, 1) * one
+        return (rows, rows, one, one, *whole_sum_nbytes(params.n_rows, width))
 
     needs = width.needs
     return VulkanKernel(
@@ -193,9 +189,8 @@ def _cross_entropy(dtype: DType) -> VulkanKernel:
 
 
 def _losses(
-    op: OpKind, views: Sequence[Operand], into: int, params: FusedSoftmaxCrossEntropyParams, width: Width,
-    limits: Limits,
-) -> list[Dispatch]:  # fmt: skip
+    op: OpKind, views: Sequence[Operand], params: FusedSoftmaxCrossEntropyParams, width: Width, limits: Limits
+) -> list[Dispatch]:
     scores, targets = views[:2]
     if not params.n_rows:
         return []
@@ -206,21 +201,18 @@ def _losses(
     ignored = params.ignore_index % 2**64
     words = [
         ignored % 2**32, ignored >> 32, params.n_rows, len(axes.sizes), params.vocab, scores.offset, targets.offset,
-        views[into].offset, views[4].offset, _last(scores), *axes.words(_ROW_AXES, op.value),
+        views[3].offset, views[4].offset, _last(scores), *axes.words(_ROW_AXES, op.value),
     ]  # fmt: skip
     groups = grid(-(-params.n_rows // lanes.rows), limits)
-    found = dispatch(
-        float_name("losses", (width.bits, 32)), (0, 1, into, 4), words, groups, limits, spec=width.spec(*lanes.spec()),
-        outputs=2,
-    )  # fmt: skip
-    return [found]
+    name, spec = float_name("losses", (width.bits, width.wide_bits)), width.spec(*lanes.spec())
+    return [dispatch(name, (0, 1, 3, 4), words, groups, limits, spec=spec, outputs=2)]
 
 
 def kernels() -> tuple[VulkanKernel, ...]:
     """Return new kernels of this family: one for each op and dtype."""
     return (
-        *(_normalising(op, dtype) for op, (_, dtypes, _) in _NORMALISING.items() for dtype in dtypes),
+        *(_normalising(op, dtype) for op in _NORMALISING for dtype in T4),
         *(_cumsum(dtype) for dtype in T4),
         *(_rope(dtype) for dtype in T4),
-        *(_cross_entropy(dtype) for dtype in T3),
+        *(_cross_entropy(dtype) for dtype in T4),
     )

@@ -51,19 +51,20 @@ _MOVING = (
 _SAME = ((16, 16), (32, 32), (64, 64))
 _ANY = (*_SAME, (16, 32), (32, 16))
 _COMPUTING = (
-    ("reduce", "", 2, _ANY),
+    ("reduce", "", 2, (*_ANY, (64, 32))),
     ("reduce", "COUNT", 3, ((16, 32), (32, 32), (64, 64))),
     ("arg", "", 2, _SAME),
     ("share", "", 5, _SAME),
-    ("rows", "SOFTMAX", 2, _SAME[:2]),
-    ("rows", "LOG_SOFTMAX", 2, _SAME[:2]),
+    ("rows", "SOFTMAX", 2, _SAME),
+    ("rows", "LOG_SOFTMAX", 2, _SAME),
     ("rows", "LAYER_NORM", 2, _SAME),
     ("rows", "RMS_NORM", 2, _SAME),
     ("rows", "SOFTMAX_BACKWARD", 3, _SAME),
-    ("rows", "LOG_SOFTMAX_BACKWARD", 3, _SAME[:2]),
+    ("rows", "LOG_SOFTMAX_BACKWARD", 3, _SAME),
     ("rows", "LAYER_NORM_BACKWARD", 3, _SAME),
     ("rows", "RMS_NORM_BACKWARD", 3, _SAME),
-    ("losses", "", 4, ((16, 32), (32, 32))),
+    ("losses", "", 4, ((16, 32), (32, 32), (64, 64))),
+    ("ratio", "", 3, ((32, 32), (64, 32))),
     ("cumulate", "", 2, _SAME),
     ("rope", "", 4, _SAME),
     ("scatter", "", 3, ((16, 32), (32, 32), (64, 64))),
@@ -113,7 +114,4 @@ def _products() -> Iterator[Module]:
         yield Module(matmul_name((8, 8), each, bias=False), "matmul", (f"EACH={each}",), 3, NEEDS[8])
 
 
-MODULES: Mapping[str, Module] = {
-    module.name: module
-    for module in (*_moving(), *_computing(), *_products(), Module("ratio", "ratio", (), 3, floats=32))
-}
+MODULES: Mapping[str, Module] = {module.name: module for module in (*_moving(), *_computing(), *_products())}

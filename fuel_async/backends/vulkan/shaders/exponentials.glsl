@@ -1,5 +1,6 @@
-// exp and log of floats to about one unit in the last place; what drivers have is allowed to be far off.
-// After Cephes, expf.c and logf.c (S. L. Moshier): range reduction in two steps, then a polynomial.
+// exp and log to about one unit in the last place; what drivers have is allowed to be far off, and there is none for
+// double. Range reduction in two steps, then a polynomial: for float after Cephes, expf.c and logf.c (S. L. Moshier), for
+// double after fdlibm, e_exp.c and e_log.c (Sun Microsystems).
 
 float exact_exp(float x) {
     precise float n = roundEven(x * 1.44269504);
@@ -46,3 +47,53 @@ float exact_log(float x) {
     y = y - 0.5 * z;
     return (r + y) + 0.693359375 * k;
 }
+
+#if IN == 64
+double power_of_two(int n) {
+    return packDouble2x32(uvec2(0u, uint(n + 1023) << 20));
+}
+
+double exact_exp(double x) {
+    precise double n = roundEven(x * 1.44269504088896338700LF);
+    precise double high = x - n * 6.93147180369123816490e-01LF, low = n * 1.90821492927058770002e-10LF;
+    precise double r = high - low, t = r * r;
+    precise double y = 4.13813679705723846039e-08LF;
+    y = y * t - 1.65339022054652515390e-06LF;
+    y = y * t + 6.61375632143793436117e-05LF;
+    y = y * t - 2.77777777770155933842e-03LF;
+    y = y * t + 1.66666666666666019037e-01LF;
+    y = r - t * y;
+    y = 1.0LF - ((low - (r * y) / (2.0LF - y)) - high);
+    int whole = int(clamp(n, -1100.0LF, 1100.0LF)), part = whole / 2;
+    double scaled = y * power_of_two(part) * power_of_two(whole - part);
+    if (is_nan(x)) {
+        return x;
+    }
+    return x > 709.782712893383973096LF ? packDouble2x32(uvec2(0u, 0x7ff00000u)) : (x < -746.0LF ? 0.0LF : scaled);
+}
+
+// Of positive normal numbers; NaN and infinity come through.
+double exact_log(double x) {
+    uvec2 bits = unpackDouble2x32(x);
+    if (bits.y >= 0x7ff00000u) {
+        return x;
+    }
+    int e = int(bits.y >> 20) - 1022;
+    double m = packDouble2x32(uvec2(bits.x, (bits.y & 0xfffffu) | 0x3fe00000u));
+    if (m < 0.70710678118654752440LF) {
+        e -= 1;
+        m = m + m;
+    }
+    precise double f = m - 1.0LF, s = f / (2.0LF + f), z = s * s, k = double(e), middle = 0.5LF * f * f;
+    precise double y = 1.479819860511658591e-01LF;
+    y = y * z + 1.531383769920937332e-01LF;
+    y = y * z + 1.818357216161805012e-01LF;
+    y = y * z + 2.222219843214978396e-01LF;
+    y = y * z + 2.857142874366239149e-01LF;
+    y = y * z + 3.999999999940941908e-01LF;
+    y = y * z + 6.666666666666735130e-01LF;
+    y = y * z;
+    return k * 6.93147180369123816490e-01LF
+        - ((middle - (s * (middle + y) + k * 1.90821492927058770002e-10LF)) - f);
+}
+#endif

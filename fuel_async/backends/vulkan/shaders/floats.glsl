@@ -72,6 +72,15 @@ bool is_same(double a, double b) {
 }
 #endif
 
+// What all numbers are above of, but for itself and NaN.
+ACC lowest() {
+#if IN == 64 || OUT == 64
+    return packDouble2x32(uvec2(0u, 0xfff00000u));
+#else
+    return uintBitsToFloat(0xff800000u);
+#endif
+}
+
 // The larger one, NaN where there is one.
 #define LARGEST_OF(a, b) (is_nan(a) ? a : (is_nan(b) || is_above(b, a) ? b : a))
 #define SMALLEST_OF(a, b) (is_nan(a) ? a : (is_nan(b) || is_above(a, b) ? b : a))

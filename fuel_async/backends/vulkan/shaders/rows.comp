@@ -7,9 +7,7 @@
 #include "elements.glsl"
 #include "floats.glsl"
 #include "lanes.glsl"
-#if IN != 64
 #include "exponentials.glsl"
-#endif
 
 layout(set = 0, binding = 0, std430) readonly buffer Source { RAW source[]; };
 #ifdef BACKWARD
@@ -106,8 +104,8 @@ ACC eps() {
 
 #if defined(SOFTMAX) || defined(LOG_SOFTMAX)
 void work() {
-    float most = uintBitsToFloat(0xff800000u), sum = 0.0;
-    EACH(float x = x_at(i); most = LARGEST_OF(most, x))
+    ACC most = lowest(), sum = ACC(0.0);
+    EACH(ACC x = x_at(i); most = LARGEST_OF(most, x))
     most = row_maximum(most);
     EACH(sum += exact_exp(x_at(i) - most))
     sum = whole_row(sum);
@@ -143,7 +141,7 @@ void work() {
 }
 #elif defined(LOG_SOFTMAX_BACKWARD)
 void work() {
-    float sum = 0.0;
+    ACC sum = ACC(0.0);
     EACH(sum += g_at(i))
     sum = whole_row(sum);
     EACH(put(i, g_at(i) - exact_exp(x_at(i)) * sum))
