@@ -169,6 +169,14 @@ def devices() -> Iterator[list[Rig]]:
     yield from rigs()
 
 
+def _able(devices: Sequence[Rig], kernel: VulkanKernel) -> list[Rig]:
+    """The devices that can run a kernel; skips when there is none."""
+    able = [runner for runner in devices if runner.can_run(kernel)]
+    if not able:
+        pytest.skip(f"no device here has {', '.join(sorted(kernel.needs))}")
+    return able
+
+
 CASES: dict[type[OpParams], list[tuple[OpParams, Any]]] = {
     ClampParams: [(ClampParams(-0.75, 1e300), Clamp(-0.75, 1e300)), (ClampParams(-1.0, 0.5), Clamp(-1.0, 0.5))],
     AffineParams: [(AffineParams(1.7, -0.3), Affine(1.7, -0.3))],
@@ -237,10 +245,7 @@ def _is_tested_first(kernel: VulkanKernel) -> bool:
     ],
 )
 def test_results_are_within_the_bounds_of_the_conformance_suite(devices: list[Rig], kernel: VulkanKernel) -> None:
-    able = [runner for runner in devices if runner.can_run(kernel)]
-    if not able:
-        pytest.skip(f"no device here has {', '.join(sorted(kernel.needs))}")
-    for runner in able:
+    for runner in _able(devices, kernel):
         _check(runner, kernel)
 
 
@@ -321,6 +326,11 @@ def _anything() -> Array:
     return np.frombuffer(np.random.default_rng(6).bytes(4 * 40_000), np.float32)
 
 
+def _any_double() -> Array:
+    return np.frombuffer(np.random.default_rng(9).bytes(8 * 40_000), np.float64)
+
+
+#: Points, and the largest error in units of the last place, for float32 and then for float64.
 EXACT: dict[OpKind, tuple[Callable[[], Array], float]] = {
     OpKind.ExpElementwise: (lambda: _points((-87, 88), (-1, 1), (-1e-3, 1e-3)), 1.5),
     OpKind.LogElementwise: (lambda: np.abs(np.append(_anything(), _points((0.5, 2), (0.999, 1.001)))), 1.5),
@@ -330,17 +340,33 @@ EXACT: dict[OpKind, tuple[Callable[[], Array], float]] = {
     OpKind.SqrtElementwise: (lambda: np.abs(_anything()), 0.6),
     OpKind.RecipElementwise: (_anything, 0.6),
 }
+EXACT_DOUBLE: dict[OpKind, tuple[Callable[[], Array], Callable[[Array], Array], float]] = {
+    OpKind.ExpElementwise: (lambda: _doubles((-708, 709), (-1, 1), (-1e-3, 1e-3)), np.exp, 1.5),
+    OpKind.LogElementwise: (lambda: np.abs(np.append(_any_double(), _doubles((0.5, 2), (0.999, 1.001)))), np.log, 1.5),
+    OpKind.TanhElementwise: (lambda: _doubles((-20, 20), (-1, 1), (-1e-3, 1e-3)), np.tanh, 2.5),
+    OpKind.SqrtElementwise: (lambda: np.abs(_any_double()), np.sqrt, 0.6),
+    OpKind.RecipElementwise: (_any_double, np.reciprocal, 0.6),
+}
+#: Numbers wider than float64 are what its functions are compared with.
+wide_reference = pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant < 63, reason="numpy's longdouble is no wider than float64 on this machine"
+)
+
+
+def _doubles(*ranges: tuple[float, float]) -> Array:
+    chance = np.random.default_rng(5)
+    return np.concatenate([chance.uniform(low, high, 20_000) for low, high in ranges])
 
 
 def _units(got: Array, exact: Array) -> float:
-    """The largest error in units of 2^-23 of the result, where that is a normal number."""
-    with np.errstate(all="ignore"):
-        single = exact.astype(np.float32)
-        inside = np.isfinite(single) & (np.abs(exact) > 1.1754944e-38)
-        assert (np.isnan(got) == np.isnan(exact)).all()
-        beyond = np.isinf(single)
-        assert (got[beyond] == single[beyond]).all()
-        return float((np.abs(got[inside] - exact[inside]) / np.abs(exact[inside])).max() * 2**23)
+    """The largest error in units of the distance from 1 to the next number, where the result is a normal number."""
+    limits: Any = np.finfo(got.dtype)
+    narrow = exact.astype(got.dtype)
+    inside = np.isfinite(narrow) & (np.abs(exact) > limits.smallest_normal)
+    assert (np.isnan(got) == np.isnan(exact)).all()
+    beyond = np.isinf(narrow)
+    assert (got[beyond] == narrow[beyond]).all()
+    return float((np.abs(got[inside] - exact[inside]) / np.abs(exact[inside])).max() / limits.eps)
 
 
 @pytest.mark.parametrize("op", EXACT, ids=lambda op: op.value)
@@ -352,16 +378,47 @@ def test_functions_are_exact_to_units_in_the_last_place(devices: list[Rig], op: 
         assert _units(runner.run(KERNELS[op, (F32, F32)], [x], x.shape, NoParams()), exact) < most
 
 
-def test_powers_are_exact_to_units_in_the_last_place(devices: list[Rig]) -> None:
-    chance = np.random.default_rng(7)
-    base = np.concatenate([_points((0, 4)), 1 + _points((-1e-4, 1e-4)), np.abs(_anything())])
-    with np.errstate(all="ignore"):
-        reach = 100 / np.maximum(np.abs(np.log2(base.astype(np.float64))), 1e-5)
-        exponent = (chance.uniform(-1, 1, len(base)) * np.minimum(reach, 1e30)).astype(np.float32)
-        exact = np.power(base.astype(np.float64), exponent.astype(np.float64))
-    power = KERNELS[OpKind.PowElementwise, (F32,) * 3]
-    for runner in devices:
-        assert _units(runner.run(power, [base, exponent], base.shape, NoParams()), exact) < 4
+@wide_reference
+@pytest.mark.parametrize("op", EXACT_DOUBLE, ids=lambda op: op.value)
+def test_functions_of_float64_are_exact_to_units_in_the_last_place(devices: list[Rig], op: OpKind) -> None:
+    points, function, most = EXACT_DOUBLE[op]
+    kernel, x = KERNELS[op, (DType.F64,) * 2], points()
+    exact = function(x.astype(np.longdouble))
+    for runner in _able(devices, kernel):
+        assert _units(runner.run(kernel, [x], x.shape, NoParams()), exact) < most
+
+
+def _bases_and_exponents(dtype: DType) -> tuple[Array, Array]:
+    chance, kind = np.random.default_rng(7), dtype.require_np()
+    anything = _anything() if dtype is F32 else _any_double()
+    base = np.concatenate([_doubles((0, 4)), 1 + _doubles((-1e-4, 1e-4)), np.abs(anything)]).astype(kind)
+    most = 100 if dtype is F32 else 1000
+    reach = most / np.maximum(np.abs(np.log2(base.astype(np.float64))), 1e-5)
+    return base, (chance.uniform(-1, 1, len(base)) * np.minimum(reach, 1e30)).astype(kind)
+
+
+@wide_reference
+@pytest.mark.parametrize(("dtype", "most"), [(F32, 4), (DType.F64, 16)], ids=str)
+def test_powers_are_exact_to_units_in_the_last_place(devices: list[Rig], dtype: DType, most: float) -> None:
+    base, exponent = _bases_and_exponents(dtype)
+    exact = np.power(base.astype(np.longdouble), exponent.astype(np.longdouble))
+    kernel = KERNELS[OpKind.PowElementwise, (dtype,) * 3]
+    for runner in _able(devices, kernel):
+        assert _units(runner.run(kernel, [base, exponent], base.shape, NoParams()), exact) < most
+
+
+@pytest.mark.parametrize("dtype", [F32, DType.F64], ids=str)
+def test_powers_of_special_numbers_are_those_of_the_c_standard(devices: list[Rig], dtype: DType) -> None:
+    kernel, limits = KERNELS[OpKind.PowElementwise, (dtype,) * 3], np.finfo(dtype.require_np())
+    special = [0, 1, 0.5, 2, 3, 2.5, 1e30, float(limits.max), math.inf]
+    x = np.array([*special, *[-number for number in special], math.nan], dtype.require_np())
+    base, exponent = np.repeat(x, len(x)), np.tile(x, len(x))
+    wanted = np.power(base, exponent)
+    for runner in _able(devices, kernel):
+        got = runner.run(kernel, [base, exponent], base.shape, NoParams())
+        np.testing.assert_allclose(got, wanted, rtol=16 * limits.eps, atol=limits.smallest_normal)
+        signs = (wanted != 0) | (np.signbit(got) == np.signbit(wanted))
+        assert signs.all()
 
 
 def test_remainders_have_the_bits_of_numpys(devices: list[Rig]) -> None:
@@ -381,10 +438,7 @@ def test_remainders_have_the_bits_of_numpys(devices: list[Rig]) -> None:
 
 def _cast(devices: Sequence[Rig], source: DType, target: DType, x: Array) -> Iterator[Array]:
     kernel = KERNELS[OpKind.Cast, (source, target)]
-    able = [runner for runner in devices if runner.can_run(kernel)]
-    if not able:
-        pytest.skip(f"no device here has {', '.join(sorted(kernel.needs))}")
-    for runner in able:
+    for runner in _able(devices, kernel):
         yield runner.run(kernel, [x], x.shape, CastParams())
 
 

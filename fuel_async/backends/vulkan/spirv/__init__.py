@@ -1,6 +1,6 @@
 """SPIR-V for elementwise kernels, written in Python: no compiler, no library, equal bytes for equal trees."""
 
-from fuel_async.backends.vulkan.spirv import code, floats, functions, kernel, module, scalars
+from fuel_async.backends.vulkan.spirv import circular, code, floats, functions, kernel, module, scalars
 from fuel_async.backends.vulkan.spirv.kernel import ITEMS as ITEMS
 from fuel_async.backends.vulkan.spirv.kernel import LOCAL as LOCAL
 from fuel_async.backends.vulkan.spirv.kernel import MOST_WORDS as MOST_WORDS
@@ -12,4 +12,4 @@ from fuel_async.backends.vulkan.spirv.kernel import words_of as words_of
 from fuel_async.backends.vulkan.spirv.scalars import SINGLE_ONLY as SINGLE_ONLY
 
 #: The modules that decide on the bytes.
-WRITERS = (module, code, floats, functions, scalars, kernel)
+WRITERS = (module, code, floats, functions, circular, scalars, kernel)

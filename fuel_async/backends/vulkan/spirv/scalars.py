@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fuel_async.backends.vulkan.spirv import floats, functions
+from fuel_async.backends.vulkan.spirv import circular, floats, functions
 from fuel_async.backends.vulkan.spirv.code import Code, Reg
 from fuel_async.backends.vulkan.spirv.module import BOOL, F32, F64, U8, U16, U32, U64, Ext, Kind, Op
 from fuel_async.ir import DType, Prim
@@ -16,8 +16,8 @@ from fuel_async.ir import DType, Prim
 #: Elements in storage, by size: floats are loaded and stored as their bits.
 STORED: Mapping[int, Kind] = {1: U8, 2: U16, 4: U32, 8: U64}
 
-#: What has no instruction, and no function here, for float64.
-SINGLE_ONLY = frozenset({Prim.EXP, Prim.EXP2, Prim.LOG, Prim.SIN, Prim.COS, Prim.TANH, Prim.POW})
+#: What there is for float32 alone.
+SINGLE_ONLY = frozenset({Prim.SIN, Prim.COS})
 
 
 def held_as(dtype: DType) -> Kind:
@@ -114,8 +114,8 @@ PRIMITIVES: Mapping[Prim, Rule] = {
     Prim.EXP: _of(functions.exp),
     Prim.EXP2: _of(functions.exp2),
     Prim.LOG: _of(functions.log),
-    Prim.SIN: _of(functions.sin),
-    Prim.COS: _of(functions.cos),
+    Prim.SIN: _of(circular.sin),
+    Prim.COS: _of(circular.cos),
     Prim.TANH: _of(functions.tanh),
 }
 
