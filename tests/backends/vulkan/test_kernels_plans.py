@@ -213,6 +213,38 @@ class TestFolds:
         assert nbytes == 4 * chunks_of(1, 3_000_000)
 
 
+class TestLimits:
+    """What one invocation would have to walk for too long is refused, not cut short."""
+
+    def test_rows_that_a_workgroup_cannot_get_through(self) -> None:
+        length = 256 * ITERATIONS
+        for op, params in (
+            (OpKind.SoftmaxLastDim, OpParams.SoftmaxLastDim(1, length)),
+            (OpKind.CumSum, OpParams.CumSum(1, length, 1, 1)),
+        ):
+            with pytest.raises(KernelArgumentError, match="elements of a row"):
+                planned(KERNELS[op, (F32, F32)], [(1, length), (1, length)], params)
+        with pytest.raises(KernelArgumentError, match="elements of a row"):
+            planned(KERNELS[OpKind.ArgMaxDim, (F32, DType.U32)], [(length + 1,), ()], OpParams.Reduce((0,)))
+
+    def test_edges_that_add_up_too_much(self) -> None:
+        params = OpParams.PadBackward((1,), (ITERATIONS + 1,), ((0, ITERATIONS),), borders.REPLICATE)
+        with pytest.raises(KernelArgumentError, match="elements added"):
+            planned(KERNELS[OpKind.PadBackward, (F32, F32)], [(ITERATIONS + 1,), (1,)], params)
+
+    def test_integer_sums_that_are_not_cut(self) -> None:
+        kernel, k = KERNELS[OpKind.MatMul, (DType.I8,) * 3], 400_000
+        with pytest.raises(KernelArgumentError, match="shorter sum"):
+            planned(kernel, [(2, k), (k, 2), (2, 2)], OpParams.Matmul((), (), 2, 2, k))
+
+    def test_long_indices_are_gone_through_by_several_dispatches(self) -> None:
+        kernel, count = KERNELS[OpKind.IndexAdd, (F32, DType.U32, F32, F32)], 3 * ITERATIONS
+        params = OpParams.IndexAdd(1, 3, count, 2, 0)
+        kept, *added = planned(kernel, [(3, 2), (count,), (count, 2), (3, 2)], params)
+        assert (kept.copies, len(added)) == ((0, 3), 3)
+        assert all(3 in dispatch.reads and dispatch.writes == (3,) for dispatch in added)
+
+
 class TestMatmul:
     kernel = KERNELS[OpKind.MatMul, (F32,) * 3]
 

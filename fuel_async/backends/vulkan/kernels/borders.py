@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.vulkan.kernels.base import IN_PLACE, Operand, VulkanKernel
-from fuel_async.backends.vulkan.kernels.grids import check, dispatch, each, folded, row_major
+from fuel_async.backends.vulkan.kernels.grids import ITERATIONS, check, dispatch, each, folded, row_major
 from fuel_async.backends.vulkan.kernels.movement import T6, moved, part
 from fuel_async.backends.vulkan.kernels.widths import T4, Width
 from fuel_async.backends.vulkan.shaders.catalog import MOVED_NEEDS, float_name
@@ -101,6 +101,9 @@ def _pad_backward(dtype: DType) -> VulkanKernel:
         if 0 in target.shape:
             return []
         turns = _turns(target.shape, params.padding)
+        widest = max((width for pair in params.padding for width in pair), default=0)
+        if params.mode_tag == REPLICATE and 2 * widest > ITERATIONS:
+            raise KernelArgumentError(op.value, "elements added to an axis", widest, f"to {ITERATIONS // 2}")
         if params.mode_tag == CONSTANT or not turns:
             middle = upstream
             for axis, (before, _) in enumerate(params.padding):
