@@ -55,7 +55,12 @@ class VulkanDevice:
         queues = [Queue(context, number) for number in range(context.queue_count)]
         self.site = Site(context, self.memory, Pipelines(context), Barriers(context), physical.limits, queues[-1])
         self.memory.site = self.site
-        self.lanes: Sequence[VulkanLane] = tuple([VulkanLane(context, queue) for queue in queues])
+        # Copies through staging memory have a queue of their own where there is a second one.
+        alone = self.memory.is_mapped or len(queues) == 1
+        holds = not self.memory.is_mapped and len(queues) == 1
+        self.lanes: Sequence[VulkanLane] = tuple(
+            [VulkanLane(context, queue, holds=holds) for queue in (queues if alone else queues[:-1])]
+        )
         ring = self.memory.ring = None if self.memory.is_mapped else StagingRing(context, queues[-1])
         self._copies = {
             ends: CopyLane(context, *ends, ring) for ends in ((CPU_DEVICE, info.location), (info.location, CPU_DEVICE))

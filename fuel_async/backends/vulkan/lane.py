@@ -9,6 +9,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fuel_async.backends.vulkan.gates import Gate, Gates
+from fuel_async.backends.vulkan.holding import Held
 from fuel_async.backends.vulkan.queue import MOST_SIBLINGS, Queue, Submission
 from fuel_async.backends.vulkan.results import SUCCESS
 from fuel_async.backends.vulkan.timeline import Point, Timeline
@@ -37,7 +38,10 @@ class Recorded(Protocol):
 class _Job:
     """A submission until it has settled. It holds all that the device works on, and its lane."""
 
-    __slots__ = ("before", "gate", "given", "handle", "instance", "lane", "point", "predicted_ns", "ready_ns", "waits")
+    __slots__ = (
+        "before", "gate", "given", "handle", "instance", "is_accepted", "lane", "point", "predicted_ns", "ready_ns",
+        "waits",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -52,6 +56,8 @@ class _Job:
         self.gate: Gate | None = None
         #: What it waits for that had not settled when its own end came.
         self.before = 0
+        #: Whether it was taken before the lane closed.
+        self.is_accepted = False
         self.handle = CompletionHandle(
             self.point, lane.location, lane.name, perf_counter_ns(), None, self.predicted_ns, lane.inflight
         )
@@ -63,14 +69,15 @@ class _Job:
         self.ready_ns = perf_counter_ns()
 
     def refusal(self) -> BaseException | None:
-        """The error of what it waited for, if any."""
-        return next((error for wait in self.waits if (error := wait.exception()) is not None), None)
+        """The error of what it waited for and has settled, if any."""
+        return next((error for wait in self.waits if wait.done() and (error := wait.exception()) is not None), None)
 
 
 class VulkanLane:
     """One queue. Its thread starts with the first submission and ends with `close`, or when nobody has the lane."""
 
-    def __init__(self, context: Context, queue: Queue) -> None:
+    def __init__(self, context: Context, queue: Queue, *, holds: bool = False) -> None:
+        """With `holds` nothing goes to the queue before what it waits for has settled: copies must pass it there."""
         self.context, self.location = context, context.location
         self.name = f"{context.name} queue {queue.number}"
         self.inflight: Inflight = inflight_of(context.location)
@@ -85,19 +92,20 @@ class VulkanLane:
         self._last = 0
         self._closed = False
         self._thread: threading.Thread | None = None
-        gates = weakref.WeakMethod(self.gates.open_all)
+        self._held: Held[_Job] | None = Held(self._go, self._end_if_idle) if holds else None
+        me = weakref.WeakMethod(self._lose)
 
         def lost() -> None:
-            open_all = gates()
-            if open_all is not None:
-                open_all()
+            lose = me()
+            if lose is not None:
+                lose()
 
         context.when_lost(lost)
 
     @property
     def pending_count(self) -> int:
         """Submissions that have not settled."""
-        return self._pending_count
+        return self._pending_count + len(self._held or ())
 
     @property
     def pending_ns(self) -> int:
@@ -125,8 +133,10 @@ class VulkanLane:
         try:
             if stop is not None and stop.stopped:
                 raise Stopped
-            commands = instance.commands(job.given)
-            self._enqueue(job, commands)
+            if self._held is None:
+                self._enqueue(job, *self._sorted(waits))
+            else:
+                self._hold(job, self._held)
         except BaseException as error:
             self._refuse(job, without_frames(error))
         return job.handle
@@ -141,9 +151,7 @@ class VulkanLane:
             if self._closed:
                 return
             self._closed = True
-            idle = not self._pending_count
-        if idle:
-            self._jobs.put(None)
+        self._end_if_idle()
 
     def join(self, timeout_s: float | None = None) -> None:
         """Block until the thread has ended, at most `timeout_s`."""
@@ -152,11 +160,11 @@ class VulkanLane:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _enqueue(self, job: _Job, commands: Any) -> None:
-        siblings, others = self._sorted(job.waits)
-        code = SUCCESS
+    def _enqueue(self, job: _Job, siblings: Sequence[Point], others: Sequence[CompletionHandle]) -> None:
+        """Put a job on the queue, after `siblings` and behind a gate for `others`."""
+        commands, code = job.instance.commands(job.given), SUCCESS
         with self._lock:
-            refused = self._refusal()
+            refused = self._refusal(is_accepted=job.is_accepted)
             if refused is None:
                 job.gate = self.gates.make(others) if others else None
                 code = self._queue.submit(self._submission, commands, self._last + 1, siblings, job.gate)
@@ -175,13 +183,43 @@ class VulkanLane:
         if refused is not None:
             raise refused
 
+    def _hold(self, job: _Job, held: Held[_Job]) -> None:
+        with self._lock:
+            refused = self._refusal()
+            if refused is None:
+                job.is_accepted = True
+        if refused is not None:
+            raise refused
+        held.add(job, [wait for wait in job.waits if not self._precedes(wait)])
+
+    def _go(self, job: _Job) -> None:
+        """What a held job waited for has settled."""
+        job.opened()
+        try:
+            error = job.refusal()
+            if error is not None:
+                raise error
+            self._enqueue(job, (), ())
+        except BaseException as error:
+            self._refuse(job, without_frames(error))
+
+    def _lose(self) -> None:
+        """The device is lost: nobody waits for anything any more."""
+        self.gates.open_all()
+        for job in self._held.take_all() if self._held is not None else ():
+            self._refuse(job, fresh(self.context.lost) if self.context.lost is not None else ExecutorClosed())
+
+    def _precedes(self, wait: CompletionHandle) -> bool:
+        """Whether the work waited for has ended, or has its turn in this lane before whatever is submitted now."""
+        return wait.done() or getattr(wait.completion, "owner", None) is self.order
+
     def _sorted(self, waits: Sequence[CompletionHandle]) -> tuple[list[Point], list[CompletionHandle]]:
         """What other queues of the device will have reached, and what only a gate can wait for."""
         siblings: list[Point] = []
         others: list[CompletionHandle] = []
         for wait in waits:
             point = wait.completion
-            if wait.done() or getattr(point, "owner", None) is self.order:
+            if self._precedes(wait):
                 continue
             beside = isinstance(point, Point) and point.timeline.context is self.context and point.value is not None
             if beside and len(siblings) < MOST_SIBLINGS:
@@ -191,11 +229,11 @@ class VulkanLane:
                 others.append(wait)
         return siblings, others
 
-    def _refusal(self) -> BaseException | None:
+    def _refusal(self, *, is_accepted: bool = False) -> BaseException | None:
         """Why nothing can be submitted; None when something can: then the thread runs."""
         if self.context.lost is not None:
             return fresh(self.context.lost)
-        if self._closed:
+        if self._closed and not is_accepted:
             return ExecutorClosed()
         if self._thread is None:
             server = _Server(self, self._jobs)
@@ -211,6 +249,15 @@ class VulkanLane:
         now_ns = job.handle.submitted_ns
         job.point.set()
         job.handle.settle(Timing(self.location, self.name, now_ns, now_ns, now_ns, 0), error)
+        if self._closed:
+            self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        """Let the thread end when the lane is closed and has nothing left."""
+        with self._lock:
+            idle = self._closed and not self._pending_count
+        if idle and not self._held:
+            self._jobs.put(None)
 
     def ended(self, job: _Job, started_ns: int, error: BaseException | None) -> None:
         """The device is through with a job. Called by the lane's thread."""
@@ -219,15 +266,14 @@ class VulkanLane:
             self._pending_count -= 1
             self._pending_ns -= job.predicted_ns
             self._busy_ns += now_ns - started_ns
-            last = self._closed and not self._pending_count
         timing = Timing(self.location, self.name, job.handle.submitted_ns, started_ns, now_ns, now_ns - started_ns)
         late = () if error is not None else [wait for wait in job.waits if not wait.done()]
         if late:
             self._settle_after(job, timing, late)
         else:
             _settle(job, timing, error)
-        if last:
-            self._jobs.put(None)
+        if self._closed:
+            self._end_if_idle()
 
     def _settle_after(self, job: _Job, timing: Timing, late: Sequence[CompletionHandle]) -> None:
         """Settle when it is known how what it waited for ended: a sibling's thread may be a moment behind."""

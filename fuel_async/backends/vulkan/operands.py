@@ -115,7 +115,7 @@ class Hazards:
     @staticmethod
     def _hits(known: dict[Space, _Ranges], one: Bound) -> bool:
         found = known.get(one.space)
-        return found is not None and found.overlaps(one.low, one.high)
+        return found is not None and one.low < one.high and found.overlaps(one.low, one.high)
 
 
 class _Ranges:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from time import perf_counter, process_time, thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,16 @@ from fuel_async.streams import CompletionHandle, HostSignal, StopFlag, Timing, W
 from tests.backends.vulkan.support import PATIENCE_S, copied, put, values, wait_all
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fuel_async.backends.vulkan.device import VulkanDevice
+
+
+@pytest.fixture
+def device(make: Callable[..., VulkanDevice], staged: bool) -> VulkanDevice:
+    """Each driver, with gates on the queue and with work held by the host."""
+    return make(staged=staged)
+
 
 TIMING = Timing(CPU_DEVICE, "elsewhere", 0, 0, 0, 0)
 
@@ -88,7 +98,7 @@ def test_work_of_one_lane_runs_in_its_order_without_waits_for_the_host(device: V
         [put(device, values(64)), *[put(device, np.zeros(64, np.float32)) for _ in range(8)]],
     )
     handles: list[CompletionHandle] = []
-    for source, target in zip(arrays, arrays[1:], strict=False):
+    for source, target in pairwise(arrays):
         instance = device.instantiate(program, [])
         handles.append(device.lanes[0].submit(instance, [source], [target], waits=handles[-1:]))
     wait_all(handles)

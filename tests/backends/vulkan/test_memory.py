@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,7 +129,7 @@ def test_arrays_are_aligned_for_every_device(device: VulkanDevice) -> None:
     arrays = [device.memory.allocate_array((size,), DType.U8) for size in (1, 0, 255, 257, 4_096)]
     assert all(array.offset % 256 == 0 for array in arrays)
     ends = sorted((array.offset, array.offset + max(array.nbytes, 1)) for array in arrays)
-    assert all(before[1] <= after[0] for before, after in zip(ends, ends[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in pairwise(ends))
 
 
 def test_what_one_allocation_may_not_have_is_refused_before_the_driver_is_asked(
