@@ -159,6 +159,20 @@ def _broadcast(op: OpKind, operand: Operand, shape: tuple[int, ...]) -> tuple[in
     return tuple([0 if size == 1 else stride for size, stride in zip(given, strides, strict=True)])
 
 
+def _places(
+    op: OpKind, sources: Sequence[Operand], output: Operand
+) -> tuple[tuple[Access, ...], tuple[int, ...], list[int]]:
+    """How each input is read; for strided ones the sizes of the axes, and their strides one after the other."""
+    if all(source.shape == output.shape and source.strides == output.strides for source in sources):
+        return (Access.DENSE,) * len(sources), (), []
+    rows = [_broadcast(op, source, output.shape) for source in sources]
+    axes = folded(output.shape, *rows, row_major(output.shape))
+    *rows, dense = axes.strides
+    accesses = tuple([_access(row, dense) for row in rows])
+    strides = [step for row, access in zip(rows, accesses, strict=True) if access is Access.STRIDED for step in row]
+    return accesses, axes.sizes if strides else (), strides
+
+
 def _plan(rule: _Rule) -> Plan:
     """Return the plan of one kernel; it remembers the modules that it has written."""
     op, takes, needs = rule.op, rule.takes, rule.needs()
@@ -187,18 +201,13 @@ def _plan(rule: _Rule) -> Plan:
         count = math.prod(output.shape)
         if not count:
             return ()
-        rows = [_broadcast(op, source, output.shape) for source in sources]
-        axes = folded(output.shape, *rows, row_major(output.shape))
-        *rows, dense = axes.strides
-        accesses = tuple([_access(row, dense) for row in rows])
-        strides = [step for row, access in zip(rows, accesses, strict=True) if access is Access.STRIDED for step in row]
-        rank = len(axes.sizes) if strides else 0
+        accesses, sizes, strides = _places(op, sources, output)
         found, numbers = formula(repr(params), params)
         offsets = [source.offset for source in sources]
-        words = (count, output.offset, *offsets, *axes.sizes[: max(rank - 1, 0)], *strides, *numbers)
+        words = (count, output.offset, *offsets, *sizes[:-1], *strides, *numbers)
         baked = words if len(words) > MOST_WORDS else ()
         keeps = tuple([width for width, feature in _KEEPING.items() if feature in limits.features])
-        written = shader(found, accesses, rank, baked, keeps)
+        written = shader(found, accesses, len(sizes), baked, keeps)
         places = tuple(range(len(operands)))
         groups = grid(-(-count // (LOCAL * ITEMS)), limits)
         return (Dispatch(written, places, b"" if baked else push(*words), groups, places[:-1], places[-1:]),)
