@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
-    found, absent = asyncio.run(_look(arguments.device or [found.info.location for found in discover().found]))
+    found, absent = asyncio.run(_look(arguments.device or _everything()))
     print_table(console, COLUMNS, found)
     if not absent:
         print_line(console, "No other backend is installed.")
@@ -41,7 +41,12 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-async def _look(wanted: Sequence[DeviceLocation]) -> tuple[list[tuple[str, ...]], Mapping[str, str]]:
+def _everything() -> Sequence[DeviceLocation] | None:
+    """All that there is, what nobody takes by default included."""
+    return [found.info.location for found in discover().found] or None
+
+
+async def _look(wanted: Sequence[DeviceLocation] | None) -> tuple[list[tuple[str, ...]], Mapping[str, str]]:
     """Open the devices as an executor does, under its share of library threads, and read off their facts."""
     async with Executor(wanted) as executor:
         return [_row(device) for device in executor.devices], dict(executor.absent)

@@ -40,6 +40,8 @@ class Bound:
     #: The bytes that are touched, for hazards: from, and up to.
     low: int
     high: int
+    #: What tells descriptors apart.
+    where: tuple[Space, int, int]
 
 
 class Operands:
@@ -82,7 +84,7 @@ def bound(dtype: DType, layout: Layout, space: Space, base: int, alignment: int,
         most = f"at most {limits.max_range_nbytes:,} on this device"
         raise KernelArgumentError("Vulkan", "an operand", f"{nbytes:,} bytes", most)
     operand = Operand(dtype, layout.shape, layout.strides, (base + layout.offset * size - start) // size)
-    return Bound(operand, space, start, nbytes, low, max(high, low))
+    return Bound(operand, space, start, nbytes, low, max(high, low), (space, start, nbytes))
 
 
 class Hazards:

@@ -11,7 +11,7 @@ from fuel_async.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Dispatch
+    from fuel_async.backends.vulkan.kernels.base import Dispatch, Shader
     from fuel_async.backends.vulkan.memory import VulkanArray
     from fuel_async.backends.vulkan.operands import Space
     from fuel_async.backends.vulkan.pipelines import Pipeline
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class _Step(NamedTuple):
-    """One dispatch, ready to be recorded."""
+    """One dispatch, ready to be recorded; the number is that of its descriptor set."""
 
     pipeline: Pipeline
+    number: int
     push: bytes
     groups: tuple[int, int, int]
     barrier: bool
@@ -37,11 +38,15 @@ class Recording(NamedTuple):
 class Script:
     """Dispatches over operands in spaces; where the spaces lie is told when it is recorded. One thread at a time."""
 
-    __slots__ = ("_bindings", "_hazards", "_pool", "_site", "_steps")
+    __slots__ = ("_bindings", "_hazards", "_layouts", "_numbers", "_pipelines", "_pool", "_site", "_steps")
 
     def __init__(self, site: Site) -> None:
         self._site, self._hazards, self._pool = site, Hazards(), Commands(site.context)
         self._steps: list[_Step] = []
+        self._pipelines: dict[int, tuple[Shader, Pipeline]] = {}
+        #: The layout of each descriptor set; dispatches over the same bytes share one.
+        self._layouts: list[Pipeline] = []
+        self._numbers: dict[tuple[tuple[Space, int, int], ...], int] = {}
         #: Number of the set, number of the binding, and what is bound.
         self._bindings: list[tuple[int, int, Bound]] = []
 
@@ -63,15 +68,27 @@ class Script:
         if dispatch.copies is not None and _same(*[operands[at] for at in dispatch.copies]):
             return
         due = self._hazards.step([operands[at] for at in dispatch.reads], [operands[at] for at in dispatch.writes])
-        number = len(self._steps)
-        self._steps.append(_Step(self._site.pipelines.get(shader), dispatch.push, dispatch.groups, due))
-        self._bindings.extend([(number, place, operands[at]) for place, at in enumerate(dispatch.operands)])
+        pipeline = self._pipeline(shader)
+        key = tuple([operands[at].where for at in dispatch.operands])
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._layouts)
+            self._layouts.append(pipeline)
+            self._bindings.extend([(number, place, operands[at]) for place, at in enumerate(dispatch.operands)])
+        self._steps.append(_Step(pipeline, number, dispatch.push, dispatch.groups, due))
+
+    def _pipeline(self, shader: Shader) -> Pipeline:
+        """A shader's pipeline; by identity, since comparing modules costs more than all else that is done for a step."""
+        found = self._pipelines.get(id(shader))
+        if found is None:
+            found = self._pipelines[id(shader)] = shader, self._site.pipelines.get(shader)
+        return found[1]
 
     def record(self, place: Callable[[Space], VulkanArray], old: Recording | None = None) -> Recording:
         """Record it, in the place of an old recording of this script if there is one. `DeviceError`."""
         site, pool = self._site, self._pool
         if old is None:
-            old = Recording(DescriptorSets(site.context, [step.pipeline for step in self._steps]), pool.allocate())
+            old = Recording(DescriptorSets(site.context, self._layouts), pool.allocate())
         rows = []
         arrays: dict[Space, VulkanArray] = {}
         for number, binding, one in self._bindings:
@@ -90,16 +107,18 @@ class Script:
 
     def _walk(self, commands: Any, sets: DescriptorSets) -> None:
         lib, ffi = self._site.context.lib, self._site.context.ffi
-        null, between, bound = ffi.NULL, self._site.barriers.between, None
-        for number, step in enumerate(self._steps):
-            if step.barrier:
+        null, between, dispatch = ffi.NULL, self._site.barriers.between, lib.vkCmdDispatch
+        bound: Pipeline | None = None
+        buffers = {step.push: ffi.from_buffer(step.push) for step in self._steps if step.push}
+        for pipeline, number, pushed, groups, barrier in self._steps:
+            if barrier:
                 between(commands)
-            handle, layout = step.pipeline.handle, step.pipeline.layout
-            bind(lib, commands, None if handle == bound else handle, layout, sets.sets + number, null)
-            bound = handle
-            if step.push:
-                push(lib, commands, layout, ffi.from_buffer(step.push), len(step.push))
-            lib.vkCmdDispatch(commands, *step.groups)
+            handle = None if pipeline is bound else pipeline.handle
+            bind(lib, commands, handle, pipeline.layout, sets.sets + number, null)
+            bound = pipeline
+            if pushed:
+                push(lib, commands, pipeline.layout, buffers[pushed], len(pushed))
+            dispatch(commands, *groups)
 
 
 def _same(source: Bound, target: Bound) -> bool:

@@ -1,4 +1,4 @@
-"""The conformance suite on every driver: a sample that changes from session to session, and thousands with the slow ones.
+"""The conformance suite on every driver: a sample that changes with the session, thousands among the slow tests.
 
 Cases that a device has no kernels for are left out by planning them; what must not be left out is listed.
 """
