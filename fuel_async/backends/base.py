@@ -111,6 +111,10 @@ class Device(Protocol):
         """Why it can do nothing any more; None while it can."""
 
     @property
+    def binds_off_loop(self) -> bool:
+        """Whether `instantiate` takes milliseconds even for small programs, as where shaders are compiled."""
+
+    @property
     def slot_capacity(self) -> int:
         """Submissions a lane should hold at a time: enough to hide the launch of the next one, no more."""
 

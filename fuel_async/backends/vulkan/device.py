@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fuel_async.backends.vulkan.options import VulkanOptions
     from fuel_async.backends.vulkan.physical import PhysicalDevice
     from fuel_async.cost import LinkEstimate, Rates
+    from fuel_async.dispatch import KernelBindingTable
 
 
 class VulkanDevice:
@@ -35,6 +36,7 @@ class VulkanDevice:
 
     #: One submission running and one behind it.
     slot_capacity = 2
+    binds_off_loop = True
     clock: Clock = HOST_CLOCK
 
     def __init__(
@@ -65,6 +67,8 @@ class VulkanDevice:
         self._copies = {
             ends: CopyLane(context, *ends, ring) for ends in ((CPU_DEVICE, info.location), (info.location, CPU_DEVICE))
         }
+        #: For the kernels that they were derived from: that takes a millisecond.
+        self._capabilities: tuple[KernelBindingTable, BackendCapabilities] | None = None
         self._histories: WeakKeyDictionary[LaneProgram, History] = WeakKeyDictionary()
         self.rates: Rates = RATES[physical.kind]
         self._link = LINKS[physical.kind]
@@ -72,9 +76,14 @@ class VulkanDevice:
     @property
     def capabilities(self) -> BackendCapabilities:
         """What the kernels registered now can do here, given the device's features."""
+        table, known = global_bindings(), self._capabilities
+        if known is not None and known[0] is table:
+            return known[1]
         said = (self.rates.flops_per_ns, self.rates.bytes_per_ns)
         features = self.site.limits.features
-        return derive_backend_caps(BackendId.VULKAN, self.location, global_bindings(), rates=said, features=features)
+        found = derive_backend_caps(BackendId.VULKAN, self.location, table, rates=said, features=features)
+        self._capabilities = table, found
+        return found
 
     @property
     def lost(self) -> BaseException | None:

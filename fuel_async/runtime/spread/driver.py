@@ -171,7 +171,8 @@ class SpreadDriver(Driver):
     def _bind(self, run: SpreadRun, device: int) -> None:
         try:
             share = run.take_share(device)
-            if share is None and run.spread.plan.kernels > OFF_LOOP_NODES:
+            slow = run.spread.plan.kernels > OFF_LOOP_NODES or self.table.devices[device].binds_off_loop
+            if share is None and slow:
                 self._bind_off_loop(run, device)
             else:
                 self._bound(run, device, share or self._bound_share(run, device))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from dataclasses import replace
 from glob import glob
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,8 @@ class FaultyLib:
         def failing(real: Any, *args: Any) -> int:
             if next(count, after) < after:
                 return int(real(*args))
+            if name.startswith("vkEnd"):
+                real(*args)  # what cannot be ended is no longer being recorded either
             return code
 
         self.instead[name] = failing
@@ -113,8 +116,13 @@ class Opened:
         assert list(self._messages) == self._before
 
 
-def opened(name: str, lib: FaultyLib | None = None, memory_nbytes: int | None = None, **changes: Any) -> Opened:
-    """Open the device of a driver. Without the driver the test is skipped, or fails where it is demanded."""
+def opened(
+    name: str, lib: FaultyLib | None = None, memory_nbytes: int | None = None, families: int = 1, **changes: Any
+) -> Opened:
+    """Open the device of a driver, said to have so many queues of each family.
+
+    Without the driver the test is skipped, or fails where it is demanded.
+    """
     asked = options(devices=(name,), **changes)
     found = physical_devices(asked)
     if isinstance(found, Absent):
@@ -123,7 +131,8 @@ def opened(name: str, lib: FaultyLib | None = None, memory_nbytes: int | None = 
         pytest.skip(f"the driver {name} is not installed: {found.reason}")
     real = driver_for(asked).lib
     faulty = None if lib is None else lib.over(real)
-    return Opened(VulkanDevice(found[0], info_of(found[0], 0), OpenOptions(memory_nbytes=memory_nbytes), asked, faulty))
+    physical = replace(found[0], families=tuple([replace(one, count=families) for one in found[0].families]))
+    return Opened(VulkanDevice(physical, info_of(physical, 0), OpenOptions(memory_nbytes=memory_nbytes), asked, faulty))
 
 
 def planned(device: VulkanDevice, build: Callable[[fa.Graph], None]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fuel_async.errors import FeedError, NoBackendForOp, UserError
 from fuel_async.ir import DType
 from fuel_async.registry import inflight_count
 from fuel_async.testing import synthetic_op
-from tests.backends.vulkan.support import Opened, opened, values
+from tests.backends.vulkan.support import FaultyLib, Opened, opened, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,3 +227,20 @@ async def test_two_logical_devices_share_the_work(driver_name: str) -> None:
         assert min(one.regions for one in executor.statistics().devices.values()) >= 4
     first.close()
     second.close()
+
+
+async def test_shaders_are_compiled_off_the_loop(driver_name: str) -> None:
+    lib = FaultyLib()
+    one = opened(driver_name, lib)
+    threads: list[str] = []
+
+    def create(real: Any, *args: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return real(*args)
+
+    lib.instead["vkCreateComputePipelines"] = create
+    async with fa.Executor([one.device]) as executor:
+        await executor.run(chain(), x=feed(3))
+    assert threads
+    assert {name.removeprefix("fuel_async ") for name in threads} == {"planner"}
+    one.close()

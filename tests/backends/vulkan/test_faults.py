@@ -349,6 +349,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_process_may_leave_with_work_in_flight(driver_name: str, way: str) -> None:
     opened(driver_name).close()  # skips where there is none

@@ -16,7 +16,7 @@ from fuel_async.errors import ExecutorClosed, InternalError, KernelFailed, Stopp
 from fuel_async.ir import CPU_DEVICE, DType
 from fuel_async.registry import inflight_count, pending_ns
 from fuel_async.streams import CompletionHandle, HostSignal, StopFlag, Timing, WaitStatus
-from tests.backends.vulkan.support import PATIENCE_S, copied, put, values, wait_all
+from tests.backends.vulkan.support import PATIENCE_S, FaultyLib, Opened, copied, opened, put, values, wait_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,3 +243,48 @@ def test_an_empty_array_is_copied_and_computed(device: VulkanDevice) -> None:
     device.lanes[0].submit(instance, [x], [y]).wait(PATIENCE_S)
     assert y.read().shape == (0, 3)
     assert instance.dispatches == 0
+
+
+def two_queues(driver_name: str) -> Opened:
+    """A device that is said to have two queues: both are the one that there is."""
+    lib = FaultyLib()
+
+    def create(real: Any, physical: Any, info: Any, *rest: Any) -> Any:
+        info.pQueueCreateInfos.queueCount = 1
+        return real(physical, info, *rest)
+
+    lib.instead["vkCreateDevice"] = create
+    lib.instead["vkGetDeviceQueue"] = lambda real, device, family, number, found: real(device, family, 0, found)
+    return opened(driver_name, lib, families=2)
+
+
+def test_queues_of_one_device_wait_for_each_other_without_the_host(driver_name: str) -> None:
+    """A chain that changes queues at each step, put there before the first of it has run."""
+    one = two_queues(driver_name)
+    device, elsewhere = one.device, Elsewhere()
+    assert [lane.name for lane in device.lanes] == ["vulkan:0 queue 0", "vulkan:0 queue 1"]
+    program = copied(device)
+    arrays = [put(device, values(64)), *[put(device, np.zeros(64, np.float32)) for _ in range(6)]]
+    handles = [elsewhere.handle]
+    for step, (source, target) in enumerate(pairwise(arrays)):
+        instance = device.instantiate(program, [])
+        handles.append(device.lanes[step % 2].submit(instance, [source], [target], waits=handles[-1:]))
+    assert [lane.pending_count for lane in device.lanes] == [3, 3]
+    elsewhere.end()
+    wait_all(handles)
+    np.testing.assert_array_equal(arrays[-1].read(), values(64))
+    one.close()
+
+
+def test_an_error_reaches_other_queues_of_the_device(driver_name: str) -> None:
+    one = two_queues(driver_name)
+    device, elsewhere = one.device, Elsewhere()
+    first, second = Work(device), Work(device, 1)
+    failing = first.submit([elsewhere.handle])
+    after = second.submit([failing], lane=1)
+    elsewhere.end(KernelFailed("node", "cpu:0", "no"))
+    for handle in (failing, after):
+        with pytest.raises(KernelFailed, match="node failed on cpu:0"):
+            handle.wait(PATIENCE_S)
+    assert [lane.pending_count for lane in device.lanes] == [0, 0]
+    one.close()
