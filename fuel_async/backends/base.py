@@ -27,6 +27,8 @@ class DeviceInfo:
     #: Bytes of its memory; None when it cannot be told.
     total_nbytes: int | None
     detail: str = ""
+    #: Whether an executor that names no devices takes it: not where it is the host's processor in disguise.
+    by_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,10 @@ class Device(Protocol):
     @property
     def lost(self) -> BaseException | None:
         """Why it can do nothing any more; None while it can."""
+
+    @property
+    def binds_off_loop(self) -> bool:
+        """Whether `instantiate` takes milliseconds even for small programs, as where shaders are compiled."""
 
     @property
     def slot_capacity(self) -> int:

@@ -36,9 +36,12 @@ class Discovery:
     absent: dict[str, str]
 
     def select(self, wanted: tuple[DeviceLocation, ...] | None) -> tuple[Found, ...]:
-        """Return the devices at `wanted`, in that order; all of them for None. `UserError` names what is missing."""
+        """Return the devices at `wanted`, in that order. `UserError` names what is missing.
+
+        For None those that are taken by default.
+        """
         if wanted is None:
-            return self.found
+            return tuple([found for found in self.found if found.info.by_default])
         by_location = {found.info.location: found for found in self.found}
         missing = [str(location) for location in wanted if location not in by_location]
         if missing:

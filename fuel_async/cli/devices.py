@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from fuel_async import Executor
+from fuel_async.backends import discover
 from fuel_async.cli.command import Column, Command, argument, print_line, print_table
 from fuel_async.ir import DeviceLocation
 
@@ -31,13 +32,18 @@ COLUMNS = (
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
-    found, absent = asyncio.run(_look(arguments.device or None))
+    found, absent = asyncio.run(_look(arguments.device or _everything()))
     print_table(console, COLUMNS, found)
     if not absent:
         print_line(console, "No other backend is installed.")
     for name, reason in absent.items():
         print_line(console, f"{name}: absent: {reason}")
     return 0
+
+
+def _everything() -> Sequence[DeviceLocation] | None:
+    """All that there is, what nobody takes by default included."""
+    return [found.info.location for found in discover().found] or None
 
 
 async def _look(wanted: Sequence[DeviceLocation] | None) -> tuple[list[tuple[str, ...]], Mapping[str, str]]:
@@ -48,9 +54,10 @@ async def _look(wanted: Sequence[DeviceLocation] | None) -> tuple[list[tuple[str
 
 def _row(device: Device) -> tuple[str, ...]:
     info, rates = device.info, device.rates
+    words = [info.name, info.detail, "" if info.by_default else "used only where it is named"]
     return (
         str(info.location),
-        f"{info.name}, {info.detail}" if info.detail else info.name,
+        ", ".join(filter(None, words)),
         _gib(info.total_nbytes),
         _gib(device.memory.budget_nbytes),
         str(len(device.lanes)),

@@ -7,6 +7,7 @@ from fuel_async.dispatch.backend_streams import BackendStreams as BackendStreams
 from fuel_async.dispatch.backend_streams import pending_work_count as pending_work_count
 from fuel_async.dispatch.capability import BackendCapabilities as BackendCapabilities
 from fuel_async.dispatch.capability import CapabilityRegistry as CapabilityRegistry
+from fuel_async.dispatch.capability import DeviceKind as DeviceKind
 from fuel_async.dispatch.capability import FitStatus as FitStatus
 from fuel_async.dispatch.capability import would_fit as would_fit
 from fuel_async.dispatch.derive_caps import derive_backend_caps as derive_backend_caps
@@ -33,6 +34,7 @@ from fuel_async.dispatch.kernel import KernelDTypes as KernelDTypes
 from fuel_async.dispatch.kernel import KernelRef as KernelRef
 from fuel_async.dispatch.kernel import RuntimeFused as RuntimeFused
 from fuel_async.dispatch.kernel import StorageLike as StorageLike
+from fuel_async.dispatch.kernel import features_needed as features_needed
 from fuel_async.dispatch.kernel import unknown_cost as unknown_cost
 from fuel_async.dispatch.links import DEFAULT_LINKS as DEFAULT_LINKS
 from fuel_async.dispatch.links import LinkEstimate as LinkEstimate

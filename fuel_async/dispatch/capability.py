@@ -45,6 +45,17 @@ def would_fit(nbytes: int, available_nbytes: int | None, total_nbytes: int | Non
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceKind:
+    """What decides which kernels can run on a device: devices of one kind run the same ones."""
+
+    backend: BackendId
+    features: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return str(self.backend)
+
+
+@dataclass(frozen=True, slots=True)
 class BackendCapabilities:
     """The facts one device advertises. Immutable."""
 
@@ -60,6 +71,13 @@ class BackendCapabilities:
     storage_substrate: SubstrateClass
     compute_throughput_flops_per_ns: float
     mem_bandwidth_bytes_per_ns: float
+    #: What the device has beyond the least of its backend; kernels that need more are not for it.
+    features: frozenset[str] = frozenset()
+
+    @property
+    def kind(self) -> DeviceKind:
+        """Which kernels serve it."""
+        return DeviceKind(self.backend_id, self.features)
 
     def supports(self, op: OpKind, dtype: DType) -> bool:
         """Whether a kernel of `op` with output dtype `dtype` is advertised."""

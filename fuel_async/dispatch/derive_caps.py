@@ -26,12 +26,13 @@ def derive_backend_caps(
     *,
     substrate: SubstrateClass | None = None,
     rates: tuple[float, float] | None = None,
+    features: frozenset[str] = frozenset(),
 ) -> BackendCapabilities:
     """Return what a device of `backend` can advertise given the kernels in `table`.
 
-    An op is supported with the last dtype of each key that `lookup` would serve. `rates` are measured flop/ns
-    and byte/ns; without them, and without a `substrate`, the defaults of the backend stand in. The only path
-    is to the host, over the host. Pure; works the same for the host as for every other device.
+    An op is supported with the last dtype of each key that `lookup_entry` would serve, given the device's `features`.
+    `rates` are measured flop/ns and byte/ns; without them, and without a `substrate`, the defaults of the backend stand
+    in. The only path is to the host, over the host. Pure; works the same for the host as for every other device.
     """
     on_host = backend.is_host
     flops_per_ns, bytes_per_ns = rates or (HOST_RATES if on_host else ACCELERATOR_RATES)
@@ -41,7 +42,7 @@ def derive_backend_caps(
         op_dtype_support=frozenset(
             (op, dtypes[-1])
             for op, dtypes, found in table.iter_keys()
-            if found == backend and table.backend_supports(op, dtypes, found)
+            if found == backend and table.backend_supports(op, dtypes, found, features)
         ),
         required_alignment=_HOST_ALIGNMENT if on_host else _ACCELERATOR_ALIGNMENT,
         access_granularity_bits=_GRANULARITY_BITS,
@@ -49,4 +50,5 @@ def derive_backend_caps(
         storage_substrate=substrate or backend.default_substrate,
         compute_throughput_flops_per_ns=flops_per_ns,
         mem_bandwidth_bytes_per_ns=bytes_per_ns,
+        features=features,
     )

@@ -136,6 +136,14 @@ class RuntimeFused:
             raise UserError(f"fused op {self.fused_id} is a fixed one; run-time ids start at {RUNTIME_FUSED_BASE}")
 
 
+def features_needed(kernel: KernelRef) -> frozenset[str]:
+    """The device features that a kernel says it cannot run without (its optional attribute `needs`)."""
+    needs: frozenset[str] = getattr(kernel, "needs", _NOTHING)
+    return needs
+
+
+_NOTHING: frozenset[str] = frozenset()
+
 #: What a kernel computes: an op kind, or a region fused at run time.
 BindingKey: TypeAlias = OpKind | RuntimeFused
 

@@ -73,6 +73,9 @@ class KernelCall:
     #: The kernel reads inputs through their strides.
     strided: bool = False
     scratch_nbytes: tuple[int, ...] = ()
+    #: In a plan for several kinds of devices: the call on each kind, None where it has no kernel. The fields above then
+    #: are what holds for all of them, and `kernel` is that of the first. Empty otherwise.
+    each: tuple[KernelCall | None, ...] = ()
     #: The output is a bundle, a slot of bytes: where its slots lie in it. Empty for a kernel of one output.
     bundle: tuple[OutputView, ...] = ()
 

@@ -21,6 +21,7 @@ from fuel_async.dispatch.kernel import (
     KernelDTypes,
     KernelRef,
     RuntimeFused,
+    features_needed,
     unknown_cost,
 )
 from fuel_async.errors import DuplicateKernel, NoBackendForOp, RegistryMisuse
@@ -127,12 +128,15 @@ class KernelBindingTable:
 
     # --- looking up ---
 
-    def lookup_entry(self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId) -> BindingEntry:
+    def lookup_entry(
+        self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId, features: frozenset[str] | None = None
+    ) -> BindingEntry:
         """Return the row that a dense call takes: the first sibling that requires no broadcast operand.
 
-        `NoBackendForOp`, with all that the table covers, when there is none.
+        With `features`, those of a device, the first whose kernel needs no others. `NoBackendForOp`, with all that the
+        table covers, when there is none.
         """
-        entry = self._pick(op, dtypes, backend)
+        entry = self._pick(op, dtypes, backend, features)
         if entry is None:
             available, covered = self.coverage_diagnostic()
             raise NoBackendForOp(
@@ -154,9 +158,11 @@ class KernelBindingTable:
         """Return the kernel of `lookup_entry`."""
         return self.lookup_entry(op, dtypes, backend).kernel
 
-    def backend_supports(self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId) -> bool:
-        """Whether `lookup` would find a kernel, by the same rule."""
-        return self._pick(op, dtypes, backend) is not None
+    def backend_supports(
+        self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId, features: frozenset[str] | None = None
+    ) -> bool:
+        """Whether `lookup_entry` would find a kernel, by the same rule."""
+        return self._pick(op, dtypes, backend, features) is not None
 
     def lookup_alternatives(self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId) -> tuple[BindingEntry, ...]:
         """Return all siblings in order, those that require a broadcast operand included; () when absent."""
@@ -222,9 +228,13 @@ class KernelBindingTable:
 
     # --- inside ---
 
-    def _pick(self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId) -> BindingEntry | None:
+    def _pick(
+        self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId, features: frozenset[str] | None = None
+    ) -> BindingEntry | None:
         for entry in self._rows.get((op, dtypes, backend), ()):
-            if not entry.caps.requires_broadcast:
+            if entry.caps.requires_broadcast:
+                continue
+            if features is None or features_needed(entry.kernel) <= features:
                 return entry
         return None
 

@@ -1,23 +1,26 @@
-"""Cutting a graph of which some nodes are pinned: no region holds rows of two pins.
+"""Cutting a graph of which some nodes may not go everywhere: no region holds rows of two marks.
 
-Rows are staged by how often the pin changes on the way to them: a stage holds the rows of one level and one pin, and
-what it reads of other stages is of lower levels. Each stage is cut as a graph of its own. So the region graph has no
-cycle, and regions are numbered stage by stage. Rows that are not pinned count as of a pin of their own.
+A mark says where a row may go: its pin, and the kinds of devices that have a kernel for it. Rows are staged by how
+often the mark changes on the way to them: a stage holds the rows of one level and one mark, and what it reads of other
+stages is of lower levels. Each stage is cut as a graph of its own. So the region graph has no cycle, and regions are
+numbered stage by stage. Rows that may go anywhere have a mark of their own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fuel_async.ir import Breathe, DeviceLocation, Form, no_breath
 from fuel_async.plan.regions import Cut, cut, needs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from fuel_async.plan.lower import Rows
 
 Pins = list["DeviceLocation | None"]
+
+Mark = TypeVar("Mark", bound="Hashable")
 
 
 def row_pins(rows: Rows, breathe: Breathe = no_breath) -> Pins:
@@ -36,17 +39,17 @@ def row_pins(rows: Rows, breathe: Breathe = no_breath) -> Pins:
     return found
 
 
-def cut_pinned(
+def cut_marked(
     costs_ns: Sequence[int],
     preds: Sequence[tuple[int, ...]],
     output_rows: frozenset[int],
-    pins: Pins,
+    marks: Sequence[Mark],
     breathe: Breathe = no_breath,
-) -> tuple[Cut, Pins]:
-    """Assign each row to a region; return the cut and each region's pin. Rows are in topological order. O(rows)."""
-    stages = _stages(preds, pins, breathe)
+) -> tuple[Cut, list[Mark]]:
+    """Assign each row to a region; return the cut and each region's mark. Rows are in topological order. O(rows)."""
+    stages = _stages(preds, marks, breathe)
     region_of = [0] * len(costs_ns)
-    region_pins = Pins()
+    region_marks: list[Mark] = []
     place = [-1] * len(costs_ns)
     for members in stages:
         for index, row in enumerate(members):
@@ -57,23 +60,23 @@ def cut_pinned(
             frozenset([place[row] for row in output_rows.intersection(members)]),
             breathe,
         )
-        first = len(region_pins)
+        first = len(region_marks)
         for row, region in zip(members, found.region_of, strict=True):
             region_of[row] = first + region
             place[row] = -1
-        region_pins.extend([pins[members[0]]] * found.count)
+        region_marks.extend([marks[members[0]]] * found.count)
         breathe()
-    return Cut(region_of, needs_of(region_of, preds, breathe)), region_pins
+    return Cut(region_of, needs_of(region_of, preds, breathe)), region_marks
 
 
-def _stages(preds: Sequence[tuple[int, ...]], pins: Pins, breathe: Breathe) -> list[list[int]]:
+def _stages(preds: Sequence[tuple[int, ...]], marks: Sequence[Mark], breathe: Breathe) -> list[list[int]]:
     """The rows by stage, stages by level; within a stage in their order."""
     levels: list[int] = []
-    stages: dict[tuple[int, DeviceLocation | None], list[int]] = {}
-    for row, (sources, pin) in enumerate(zip(preds, pins, strict=True)):
-        level = max([levels[source] + (pins[source] != pin) for source in sources], default=0)
+    stages: dict[tuple[int, Mark], list[int]] = {}
+    for row, (sources, mark) in enumerate(zip(preds, marks, strict=True)):
+        level = max([levels[source] + (marks[source] != mark) for source in sources], default=0)
         levels.append(level)
-        stages.setdefault((level, pin), []).append(row)
+        stages.setdefault((level, mark), []).append(row)
         if not row & 63:
             breathe()
     return [stages[key] for key in sorted(stages, key=lambda key: (key[0], stages[key][0]))]

@@ -1,7 +1,8 @@
 """The plan of a graph: regions with their lane programs, ports, and the arena all of them share.
 
-It is for one device or, where the target says so, for any division of its regions among devices that run the same
-kernels: offsets and slots are the same on all of them, and what crosses regions is listed.
+It is for one device or, where the target says so, for any division of its regions among several: offsets and slots are
+the same on all of them, and what crosses regions is listed. Devices of different kinds run different kernels; a region
+then has a program for each kind that can run all of it, and no region holds rows of which only some can run somewhere.
 
 `make_plan` is pure and O(nodes): the same graph, target and options give the same plan. It calls `breathe` at least
 every 64 nodes.
@@ -11,22 +12,24 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from fuel_async.dispatch import BINDABLE, LaneProgram, SlotClass, SlotTable
 from fuel_async.ir import Breathe, FrozenGraph, TensorType, no_breath
+from fuel_async.plan.kinds import on_kind, row_kinds, with_scratch
 from fuel_async.plan.lower import Rows, lower
 from fuel_async.plan.memory import Arena, assign_offsets
-from fuel_async.plan.pins import Pins, cut_pinned, row_pins
+from fuel_async.plan.pins import Pins, cut_marked, row_pins
 from fuel_async.plan.regions import Cut, cut
 from fuel_async.plan.values import Crossing, Value, cross
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fuel_async.dispatch import DeviceKind, KernelCall
     from fuel_async.ir import DeviceLocation
     from fuel_async.plan.resolve import Target
 
@@ -63,6 +66,12 @@ class Region:
     writes: tuple[int, ...] = ()
     #: Places of the constants it reads, sorted.
     constants: tuple[int, ...] = ()
+    #: Its programs by kind of device, None for kinds that cannot run it; empty when all devices are of one kind.
+    programs: tuple[LaneProgram | None, ...] = ()
+
+    def on(self, kind: int) -> LaneProgram | None:
+        """The program for devices of a kind, by its number in the plan; None when they cannot run the region."""
+        return self.programs[kind] if self.programs else self.program
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +91,8 @@ class Plan:
     kernels: int
     #: What crosses regions; empty when the plan is for one device.
     values: tuple[Value, ...] = ()
+    #: The kinds of devices that it is for, the preferred first.
+    kinds: tuple[DeviceKind, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Plan of {self.graph.name!r}: {self.kernels} kernels in {len(self.regions)} regions>"
@@ -92,10 +103,11 @@ def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) 
     rows = lower(graph, target, breathe)
     costs = _costs(rows, breathe)
     regions, pins = _cut(rows, costs, breathe)
+    kinds = target.kinds if target.others else ()
     order = _order(regions, breathe)
     arena = assign_offsets(rows, order, regions.region_of, _before(regions, breathe), breathe)
     slots = SlotTable(rows.classes, rows.places, rows.types, rows.layouts)
-    programs = _programs(rows, regions, order, costs, slots, arena, breathe)
+    programs = _programs(rows, regions, order, slots, arena, len(kinds), breathe)
     crossing = cross(rows, regions.region_of, regions.count, arena.canonical, breathe) if target.spread else None
     for column in (rows.slots, rows.preds):
         _let_go(column, breathe)
@@ -108,33 +120,38 @@ def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) 
         constants=tuple(graph.constants),
         arena_nbytes=arena.nbytes,
         output_nbytes=sum(port.type.nbytes for port in outputs),
-        predicted_ns=sum(program.predicted_ns for program in programs),
+        predicted_ns=sum(costs),
         kernels=len(costs),
         values=() if crossing is None else crossing.values,
+        kinds=target.kinds,
     )
 
 
-def _regions(
-    programs: Sequence[LaneProgram], regions: Cut, pins: Pins, crossing: Crossing | None
-) -> tuple[Region, ...]:
+def _regions(programs: Sequence[Programs], regions: Cut, pins: Pins, crossing: Crossing | None) -> tuple[Region, ...]:
     dependents: list[list[int]] = [[] for _ in programs]
     for number, needs in enumerate(regions.needs):
         for need in needs:
             dependents[need].append(number)
     made = []
-    for number, (program, needs, after, pin) in enumerate(zip(programs, regions.needs, dependents, pins, strict=True)):
-        crosses: tuple[tuple[int, ...], ...] = ()
+    for number, (each, needs, after, pin) in enumerate(zip(programs, regions.needs, dependents, pins, strict=True)):
+        reads: tuple[int, ...] = ()
+        writes, constants = reads, reads
         if crossing is not None:
-            crosses = crossing.reads[number], crossing.writes[number], crossing.constants[number]
-        made.append(Region(program, needs, tuple(after), pin, *crosses))
+            reads, writes, constants = crossing.reads[number], crossing.writes[number], crossing.constants[number]
+        first = next(program for program in each if program is not None)
+        made.append(Region(first, needs, tuple(after), pin, reads, writes, constants, each if len(each) > 1 else ()))
     return tuple(made)
 
 
 def _cut(rows: Rows, costs: array[int], breathe: Breathe) -> tuple[Cut, Pins]:
     """Assign rows to regions; with the pin of each region."""
     outputs = _output_rows(rows)
-    if rows.graph.pins:
-        return cut_pinned(costs, rows.preds, outputs, row_pins(rows, breathe), breathe)
+    pins = row_pins(rows, breathe) if rows.graph.pins else [None]
+    kinds = row_kinds(rows, breathe)
+    if rows.graph.pins or kinds:
+        marks = list(zip(pins if rows.graph.pins else repeat(None), kinds or repeat(0), strict=False))
+        found, met = cut_marked(costs, rows.preds, outputs, marks, breathe)
+        return found, [pin for pin, _ in met]
     found = cut(costs, rows.preds, outputs, breathe)
     return found, [None] * found.count
 
@@ -191,34 +208,47 @@ def _let_go(column: list[Any], breathe: Breathe) -> None:
         breathe()
 
 
+#: The programs of a region by kind of device.
+Programs: TypeAlias = "tuple[LaneProgram | None, ...]"
+
+
 def _programs(
     rows: Rows,
     regions: Cut,
     order: Sequence[int],
-    costs: array[int],
     slots: SlotTable,
     arena: Arena,
+    kinds: int,
     breathe: Breathe,
-) -> list[LaneProgram]:
-    programs: list[LaneProgram] = []
+) -> list[Programs]:
+    """The programs of each region: one for each of so many kinds of devices, a single one for no kinds."""
+    programs: list[Programs] = []
     given = frozenset(_slots_of(rows, BINDABLE))
     start = 0
     for count in _sizes(regions):
         part = order[start : start + count]
         start += count
         table, met = _table(rows, part, arena, given, breathe)
-        programs.append(
-            LaneProgram(
+        nodes, ports = array("i", [rows.nodes[row] for row in part]), _ports(rows, met)
+
+        def program(calls: list[KernelCall], table: list[tuple[int, ...]]) -> LaneProgram:
+            return LaneProgram(
                 graph=rows.graph,
                 slots=slots,
-                nodes=array("i", [rows.nodes[row] for row in part]),
-                calls=[rows.calls[row] for row in part],
+                nodes=nodes,  # noqa: B023 - called before the next round
+                calls=calls,
                 rows=table,
-                ports=_ports(rows, met),
-                predicted_ns=sum([costs[row] for row in part]),
+                ports=ports,  # noqa: B023
+                predicted_ns=sum([call.cost_ns for call in calls]),
                 arena_nbytes=arena.nbytes,
             )
-        )
+
+        calls = [rows.calls[row] for row in part]
+        if kinds:
+            found = [on_kind(rows, arena, part, table, calls, kind) for kind in range(kinds)]
+            programs.append(tuple([None if one is None else program(*one) for one in found]))
+        else:
+            programs.append((program(calls, with_scratch(arena, part, table)),))
     return programs
 
 
@@ -233,7 +263,7 @@ def _table(
     """The slots of each row of a region, and those of `given` among them."""
     table: list[tuple[int, ...]] = []
     met: set[int] = set()
-    canonical, scratch = arena.canonical, arena.scratch
+    canonical = arena.canonical
     for start in range(0, len(part), _SHORT_SLICE):
         some = part[start : start + _SHORT_SLICE]
         entries = [rows.slots[row] for row in some]
@@ -247,11 +277,6 @@ def _table(
             else tuple([canonical[slot] for slot in entry])
             for entry in entries
         ]
-        if scratch:
-            table[start:] = [
-                entry + scratch[row] if row in scratch else entry
-                for row, entry in zip(some, table[start:], strict=True)
-            ]
         breathe()
     return table, met
 

@@ -13,14 +13,21 @@ from fuel_async.backends import Device, Found, OpenOptions, discover
 from fuel_async.errors import DeviceLost, ExecutorClosed, InternalError
 from fuel_async.ir import CPU_DEVICE, Breathe, DeviceLocation, PrecisionGuarantee
 from fuel_async.plan import Target
-from fuel_async.registry import SystemTopology, fork_generation, global_bindings, topology_generation
+from fuel_async.registry import (
+    SystemTopology,
+    bump_topology_generation,
+    fork_generation,
+    global_bindings,
+    topology_generation,
+)
 from fuel_async.runtime.blas import BLAS
 from fuel_async.streams import CompletionHandle, HostLane, InPlaceLane, Lane, LoopShare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fuel_async.cost import LinkEstimate
+    from fuel_async.cost import LinkEstimate, Rates
+    from fuel_async.dispatch import BackendCapabilities, DeviceKind, KernelBindingTable
     from fuel_async.runtime.config import Config
 
 T = TypeVar("T")
@@ -60,6 +67,9 @@ class Session:
         self._closed = self._released = False
         #: Gives the library's settings back should nobody close this.
         self._abandoned: weakref.finalize[[int], Session] | None = None
+        #: One device of each kind, in order: what plans are made for. With the kernels and devices it was found for.
+        self._kinds: tuple[KernelBindingTable, int, list[tuple[BackendCapabilities, Rates]]] | None = None
+        #: By the floor of exactness, for those kinds.
         self._targets: dict[PrecisionGuarantee | None, Target] = {}
         #: The lane on which planning, binding and large conversions happen: none of a device's own.
         self.worker: HostLane | InPlaceLane = (
@@ -142,22 +152,32 @@ class Session:
         return len(self._devices) > 1 or self.device.memory_location != CPU_DEVICE
 
     def join(self, device: Device) -> None:
-        """Count one more device among those that are open; it is not closed with the session."""
+        """Count one more device among those that are open; it is not closed with the session.
+
+        Plans that know nothing of its kind are made anew.
+        """
         with self._lock:
+            kind = device.capabilities.kind
+            is_new = all(kind != other.capabilities.kind for other in self._devices)
             self._devices = (*self._devices, device)
+        if is_new:
+            bump_topology_generation()
 
     def target(self, precision: PrecisionGuarantee | None) -> Target:
-        """Return what plans are made for: the kernels registered now, the device's facts and speeds."""
-        bindings, rates = global_bindings(), self.device.rates
+        """Return what plans are made for: the kernels registered now, facts and speeds of one device of each kind."""
+        bindings, devices = global_bindings(), self._devices
+        cached = self._kinds
+        if cached is None or cached[0] is not bindings or cached[1] != len(devices):
+            found: dict[DeviceKind, tuple[BackendCapabilities, Rates]] = {}
+            for device in devices:
+                capabilities = device.capabilities
+                found.setdefault(capabilities.kind, (capabilities, device.rates))
+            cached, self._targets = (bindings, len(devices), list(found.values())), {}
+            self._kinds = cached
         target = self._targets.get(precision)
-        if (
-            target is None
-            or target.bindings is not bindings
-            or target.rates != rates
-            or target.spread != self.is_spread
-        ):
-            capabilities = self.device.capabilities
-            target = Target(bindings, capabilities, rates, precision, spread=self.is_spread)
+        if target is None:
+            (capabilities, rates), *others = cached[2]
+            target = Target(bindings, capabilities, rates, precision, spread=self.is_spread, others=tuple(others))
             self._targets[precision] = target
         return target
 

@@ -125,7 +125,9 @@ class _Play:
         arrivals = [self.arrived_ns.get((value, memory), 0) for value in self.shape.spread.reads[region]]
         ready_ns = max([now_ns + self.prices.upload_ns(region, device), self.lane_free_ns[lane], *arrivals])
         self.started_ns[region] = ready_ns
-        self.finished_ns[region] = self.lane_free_ns[lane] = ready_ns + self.prices.region_ns(region, device)
+        took_ns = self.prices.region_ns(region, device)
+        assert took_ns is not None  # it was offered
+        self.finished_ns[region] = self.lane_free_ns[lane] = ready_ns + took_ns
         self._later(self.finished_ns[region], RegionFinished(0, region))
 
     def _later(self, at_ns: int, event: Event) -> None:

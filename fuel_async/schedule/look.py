@@ -192,7 +192,8 @@ class Look:
     def _way(self, state: SpreadState, region: int, device: int, behind: int | None) -> _Way | None:
         machine, spread, nbytes = self._machine, state.spread, state.spread.share_nbytes
         memory = machine.devices[device].shape.memory
-        if nbytes > machine.memories[memory].budget_nbytes:
+        predicted_ns = spread.prices.region_ns(region, device)
+        if predicted_ns is None or nbytes > machine.memories[memory].budget_nbytes:
             return None
         comes_back = memory == HOST or not spread.outputs or self._links.route(memory, HOST, 0) is not None
         if not comes_back and spread.pins[region] is None:
@@ -206,7 +207,6 @@ class Look:
         for one in shares:
             load = machine.memories[one]
             fits, tight = fits and load.fits(nbytes), tight or load.tight(nbytes)
-        predicted_ns = spread.prices.region_ns(region, device)
         return _Way(device, come.ready_ns, predicted_ns, come.copies, shares, fits, tight)
 
 

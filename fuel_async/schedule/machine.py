@@ -51,8 +51,8 @@ class Links(Protocol):
 class Prices(Protocol):
     """What is known of one plan's times. Learns from completions: answers change between calls."""
 
-    def region_ns(self, region: int, device: int) -> int:
-        """Return the predicted time of a region on a device."""
+    def region_ns(self, region: int, device: int) -> int | None:
+        """Return the predicted time of a region on a device; None when it lacks a kernel that the region needs."""
 
     def upload_ns(self, region: int, device: int) -> int:
         """Return the time to bring the constants that a region reads, and that are not there, to a device."""

@@ -16,4 +16,5 @@ from fuel_async.storage.storage import cpu_output as cpu_output
 from fuel_async.storage.storage import from_array as from_array
 from fuel_async.storage.storage import read_storage as read_storage
 from fuel_async.storage.storage import slot_arrays as slot_arrays
+from fuel_async.storage.storage import stored as stored
 from fuel_async.storage.storage import write_storage as write_storage

@@ -1,7 +1,7 @@
 """DeviceArray: what a caller holds of a result that stays on its device.
 
 Its memory is its own, never an arena's. On the host it is a numpy array in all but name (`numpy()`,
-`__array__`, DLPack, each without a copy); elsewhere it is a reference to hand back as a feed.
+`__array__`, DLPack, each without a copy); elsewhere it is a reference to hand back as a feed, and `numpy()` copies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fuel_async.errors import NotExportable, StoragePoisoned, WrongSubstrate
 from fuel_async.ir import DeviceLocation, DType, Layout, SubstrateClass
-from fuel_async.storage.storage import HostArray, Storage, as_array
+from fuel_async.storage.storage import HostArray, Storage, as_array, from_array
 
 #: (kDLCPU, 0): host memory in the terms of dlpack.h.
 _DLPACK_HOST = (1, 0)
@@ -75,12 +75,13 @@ class DeviceArray:
     def numpy(self) -> HostArray:
         """Return the array as numpy sees it, without a copy: writing to it writes to this array.
 
-        `WrongSubstrate` when it does not lie in host memory, `StoragePoisoned` when its writer failed
-        half-way.
+        From a device whose memory is not the host's it comes as a copy, for which this thread waits. `WrongSubstrate`
+        when the device cannot be read, `StoragePoisoned` when its writer failed half-way.
         """
         if self._storage.is_poisoned:
             raise StoragePoisoned("read", self._storage.describe())
-        array = as_array(self._storage, self._layout)
+        read = getattr(self._storage.buffer, "read", None)
+        array = as_array(self._storage if read is None else from_array(read()), self._layout)
         return array.view(np.bool_) if self._boolean else array
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> HostArray:

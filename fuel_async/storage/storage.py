@@ -281,6 +281,16 @@ def alloc_cpu(dtype: DType, count: int, *, zeroed: bool = False, device: DeviceL
     return Storage(dtype, nbytes, device, SubstrateClass.HostBytes, raw[start : start + nbytes])
 
 
+def stored(array: Any, device: DeviceLocation) -> Storage:
+    """Adopt what a device's memory gave for an array: a numpy array, or the backend's own object.
+
+    Such an object has a dtype and a size in bytes; it may have `read()`, which copies it into a numpy array.
+    """
+    if isinstance(array, np.ndarray):
+        return from_array(array, device=device)
+    return Storage(array.dtype, array.nbytes, device, device.backend.default_substrate, array)
+
+
 def alloc_bundle(views: Sequence[OutputView], *, device: DeviceLocation = CPU_DEVICE) -> Storage:
     """Allocate host memory for a bundle, aligned to 64 bytes; whole elements of slot 0, uninitialised.
 

@@ -14,7 +14,7 @@ import fuel_async as fa
 from fuel_async.ir import BackendId, DeviceLocation, Form, FrozenGraph
 from fuel_async.plan import LONGEST_NS, Plan, make_plan
 from fuel_async.plan.lower import lower
-from fuel_async.plan.pins import cut_pinned, row_pins
+from fuel_async.plan.pins import cut_marked, row_pins
 from fuel_async.plan.regions import cut
 from fuel_async.testing import Case, graphs, random_graph
 from tests.plan.support import US, target
@@ -127,7 +127,7 @@ def test_it_breathes_at_least_every_64_rows() -> None:
     def breathe() -> None:
         breaths[0] += 1
 
-    cut_pinned([100] * count, preds, frozenset(), [A if row < 2_000 else None for row in range(count)], breathe)
+    cut_marked([100] * count, preds, frozenset(), [A if row < 2_000 else None for row in range(count)], breathe)
     assert breaths[0] >= 3 * count // 64  # stages, what is read within them, needs
 
 
@@ -159,7 +159,7 @@ def test_any_pins_are_cut_soundly(
 ) -> None:
     costs, preds, pins = graph
     requested = frozenset(row for row in outputs if row < len(costs))
-    found, region_pins = cut_pinned(costs, preds, requested, pins)
+    found, region_pins = cut_marked(costs, preds, requested, pins)
     members: list[list[int]] = [[] for _ in range(found.count)]
     for row, region in enumerate(found.region_of):
         members[region].append(row)
@@ -179,7 +179,7 @@ def test_rows_of_one_pin_are_cut_as_rows_of_none(
 ) -> None:
     costs, preds, _ = graph
     for pin in (None, A):
-        found, pins = cut_pinned(costs, preds, frozenset([0]), [pin] * len(costs))
+        found, pins = cut_marked(costs, preds, frozenset([0]), [pin] * len(costs))
         plain = cut(costs, preds, frozenset([0]))
         assert (list(found.region_of), list(found.needs)) == (list(plain.region_of), list(plain.needs))
         assert pins == [pin] * plain.count

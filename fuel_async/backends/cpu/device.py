@@ -59,6 +59,7 @@ class CpuDevice:
 
     #: One submission running and one behind it: the next starts without a hop through anybody.
     slot_capacity = 2
+    binds_off_loop = False
     memory_location = CPU_DEVICE
     clock: Clock = HOST_CLOCK
     #: The host is never lost: with it, whoever would ask is gone.

@@ -42,6 +42,8 @@ SUBSTRATE = SubstrateClass("sim_bytes")
 class SimDevice:
     """One device of a `SimMachine`, opened. Any thread."""
 
+    binds_off_loop = False
+
     def __init__(
         self,
         spec: SimDeviceSpec,

@@ -171,7 +171,8 @@ class SpreadDriver(Driver):
     def _bind(self, run: SpreadRun, device: int) -> None:
         try:
             share = run.take_share(device)
-            if share is None and run.spread.plan.kernels > OFF_LOOP_NODES:
+            slow = run.spread.plan.kernels > OFF_LOOP_NODES or self.table.devices[device].binds_off_loop
+            if share is None and slow:
                 self._bind_off_loop(run, device)
             else:
                 self._bound(run, device, share or self._bound_share(run, device))
@@ -274,6 +275,8 @@ class SpreadDriver(Driver):
             if what.constants:
                 before += spread.constants_on(device).arrive(what.constants, self._send_constant(memory))
             instance = run.shares[device].programs[region]
+            if instance is None:
+                raise InternalError(f"region {region} was given to {table.devices[device].location} without kernels")
             feeds = [run.feed(place, memory) for place in what.program.feeds]
             outputs = self._with_room(device, lambda: [run.output(place, memory) for place in what.program.outputs])
             handle = table.lanes[lane].submit(instance, feeds, outputs, waits=before, stop=run)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from fuel_async.errors import FeedError
-from fuel_async.ir import CPU_DEVICE, DeviceLocation
+from fuel_async.ir import CPU_DEVICE, DeviceLocation, SubstrateClass
 from fuel_async.registry import on_topology_change, topology_generation
 from fuel_async.runtime.config import COPIED_NBYTES
 from fuel_async.runtime.engine import Engine
@@ -140,11 +140,12 @@ class SpreadEngine(Engine):
         With `keep` they stay on the devices that made them, as `DeviceArray`s.
         """
         share = self._share()
+        plain = {name: _stand_in(feed) for name, feed in feeds.items()}
         while True:
-            found = self._look_up(graph, feeds, precision)
+            found = self._look_up(graph, plain, precision)
             if found is None:
                 with Entering(self):
-                    found = await self.preparing.prepare(graph, feeds, precision)
+                    found = await self.preparing.prepare(graph, plain, precision)
             frozen, prepared, values = found
             prepared = cast("PreparedSpread", prepared)
             with Entering(self):
@@ -175,8 +176,7 @@ class SpreadEngine(Engine):
             if lost is not None:
                 raise fresh(lost)
             if memory != HOST and place in prepared.feed_values:
-                array = feed.numpy()
-                given[prepared.feed_values[place], memory] = array.view(np.uint8) if feed.boolean else array
+                given[prepared.feed_values[place], memory] = _lying(feed)
         return given
 
     def _elsewhere(self, feed: DeviceArray) -> str:
@@ -249,3 +249,18 @@ class SpreadEngine(Engine):
         prepared = [one for one in self.cache.all() if isinstance(one, PreparedSpread)]
         dropped = [one.drop_idle_on(device) for one in prepared]
         return self.table.stores[device].drop_unused() or any(dropped)
+
+
+def _stand_in(feed: Any) -> Any:
+    """What is checked, and has room, in the place of a feed that the host cannot read where it is."""
+    if not isinstance(feed, DeviceArray) or feed.storage.substrate == SubstrateClass.HostBytes:
+        return feed
+    return np.empty(feed.shape, np.bool_ if feed.boolean else feed.dtype.require_np())
+
+
+def _lying(feed: DeviceArray) -> Any:
+    """A feed as the lanes of its device take it: a row-major array."""
+    if feed.storage.substrate != SubstrateClass.HostBytes:
+        return feed.storage.buffer
+    array = feed.numpy()
+    return array.view(np.uint8) if feed.boolean else array

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fuel_async.dispatch import SlotClass
 from fuel_async.errors import UserError
-from fuel_async.ir import Breathe, DeviceLocation, no_breath
+from fuel_async.ir import Breathe, no_breath
 from fuel_async.plan import region_ns
 from fuel_async.runtime.instances import PlanInstance, Prepared
 from fuel_async.runtime.spread.shares import Share, bind_share
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fuel_async.backends import Arena
+    from fuel_async.dispatch import LaneProgram
     from fuel_async.ir import FrozenGraph
-    from fuel_async.plan import Plan
+    from fuel_async.plan import Plan, Region
     from fuel_async.runtime.measured import Measured
     from fuel_async.runtime.spread.constants import DeviceConstants
     from fuel_async.runtime.spread.table import DeviceTable
@@ -63,8 +64,9 @@ class PreparedSpread(Prepared):
         #: By device: shares that runs have, or are about to.
         self._users: dict[int, int] = {}
         self._constants: dict[int, DeviceConstants] = {}
-        self._histories: dict[int, list[History]] = {}
-        self._priors: dict[int, list[int]] = {}
+        #: By device and region; None for regions that cannot run there.
+        self._histories: dict[int, list[History | None]] = {}
+        self._priors: dict[int, list[int | None]] = {}
         self.idle_shares: dict[int, deque[Share]] = {}
         #: The values of feeds and outputs, by place; a feed that nobody reads has none.
         self.feed_values = {one.place: number for number, one in enumerate(plan.values) if one.kind is SlotClass.FEED}
@@ -88,32 +90,43 @@ class PreparedSpread(Prepared):
             producers=[value.producer for value in plan.values],
             readers=readers,
             outputs=outputs,
-            pins=[self._pin(region.pin) for region in regions],
+            pins=[self._pin(region) for region in regions],
             share_nbytes=plan.arena_nbytes + sum(port.type.nbytes for port in (*plan.feeds, *plan.outputs)),
             # Weak: the scheduler's story outlives the plan, and must not keep its constants and shares.
             prices=weakref.proxy(self),
         )
 
-    def _pin(self, location: DeviceLocation | None) -> int | None:
+    def _pin(self, region: Region) -> int | None:
+        location = region.pin
         if location is None:
             return None
         number = self.table.number(location)
         if number is None:
             there = ", ".join(str(device.location) for device in self.table.devices)
             raise UserError(f"graph {self.plan.graph.name!r} is pinned to {location}, which is not among {there}")
+        if self.program(region, number) is None:
+            what = f"graph {self.plan.graph.name!r}: {_lacking(region)}"
+            raise UserError(f"{what} pinned to {location}, which has no kernel for it; pin it elsewhere")
         return number
+
+    def program(self, region: Region, device: int) -> LaneProgram | None:
+        """What a device runs for a region; None when it lacks a kernel for one of its nodes."""
+        kinds, kind = self.plan.kinds, self.table.kinds[device]
+        return region.on(kinds.index(kind)) if kind in kinds else None
 
     # --- prices -----------------------------------------------------------------------------------
 
-    def region_ns(self, region: int, device: int) -> int:
+    def region_ns(self, region: int, device: int) -> int | None:
         """See `schedule.Prices`: what was measured there, else what the cost model says of the device's rates."""
         histories = self._histories.get(device)
         if histories is not None:
-            return histories[region].predicted_ns
+            history = histories[region]
+            return None if history is None else history.predicted_ns
         priors = self._priors.get(device)
         if priors is None:
             rates = self.table.devices[device].rates
-            priors = self._priors[device] = [region_ns(one.program, rates) for one in self.plan.regions]
+            programs = [self.program(one, device) for one in self.plan.regions]
+            priors = self._priors[device] = [None if one is None else region_ns(one, rates) for one in programs]
         return priors[region]
 
     def upload_ns(self, region: int, device: int) -> int:
@@ -154,11 +167,14 @@ class PreparedSpread(Prepared):
         """Make one more share of a device, over an arena if there is one. `OutOfMemory` when it refuses."""
         self._use(device, 1)
         try:
-            share = bind_share(self.plan, self.table.devices[device], self.constants_on(device), arena, breathe)
+            programs = [self.program(region, device) for region in self.plan.regions]
+            where = self.table.devices[device]
+            share = bind_share(self.plan, programs, where, self.constants_on(device), arena, breathe)
         except BaseException:
             self._use(device, -1)
             raise
-        self._histories.setdefault(device, [program.history for program in share.programs])
+        histories = [None if program is None else program.history for program in share.programs]
+        self._histories.setdefault(device, histories)
         return share
 
     def give_share(self, device: int, share: Share) -> None:
@@ -191,3 +207,9 @@ class PreparedSpread(Prepared):
         for device in {*self.idle_shares, *self._constants}:
             self.drop_idle_on(device)
         return 0
+
+
+def _lacking(region: Region) -> str:
+    """The nodes of a region, in words."""
+    kinds = list(dict.fromkeys([call.kind.value for call in region.program.calls]))
+    return ", ".join(kinds[:4]) + ("" if len(kinds) <= 4 else " and more")

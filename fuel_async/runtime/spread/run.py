@@ -10,7 +10,7 @@ from fuel_async.ir import Breathe, Layout, no_breath
 from fuel_async.runtime.perform import ActiveRun
 from fuel_async.runtime.spread.prepared import NO_INSTANCE, PreparedSpread
 from fuel_async.schedule import HOST
-from fuel_async.storage import DeviceArray, HostArena, from_array
+from fuel_async.storage import DeviceArray, HostArena, stored
 
 if TYPE_CHECKING:
     import asyncio
@@ -109,7 +109,7 @@ class SpreadRun(ActiveRun):
             array = self.output(place, memory)
             if memory != HOST:
                 del self.shares[memory - 1].outputs[place]
-            storage = from_array(array, device=self.spread.table.locations[memory])
+            storage = stored(array, self.spread.table.locations[memory])
             found[port.name] = DeviceArray(storage, Layout.contiguous(array.shape), port.boolean)
         return found
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fuel_async.backends import Arena, Device
+    from fuel_async.dispatch import LaneProgram
     from fuel_async.plan import Plan
     from fuel_async.runtime.spread.constants import DeviceConstants
     from fuel_async.streams import ProgramInstance
@@ -27,7 +28,8 @@ class Share:
 
     __slots__ = ("_device", "_plan", "arena", "feeds", "outputs", "programs")
 
-    def __init__(self, plan: Plan, device: Device, arena: Arena, programs: Sequence[ProgramInstance]) -> None:
+    def __init__(self, plan: Plan, device: Device, arena: Arena, programs: Sequence[ProgramInstance | None]) -> None:
+        """`programs` has None for regions that the device cannot run."""
         self._plan, self._device, self.arena, self.programs = plan, device, arena, programs
         self.feeds: dict[int, Any] = {}
         self.outputs: dict[int, Any] = {}
@@ -50,10 +52,15 @@ class Share:
 
 
 def bind_share(
-    plan: Plan, device: Device, constants: DeviceConstants, arena: Arena | None = None, breathe: Breathe = no_breath
+    plan: Plan,
+    programs: Sequence[LaneProgram | None],
+    device: Device,
+    constants: DeviceConstants,
+    arena: Arena | None = None,
+    breathe: Breathe = no_breath,
 ) -> Share:
     """Make one more share: about 1 µs a kernel on the host. `OutOfMemory` when the device refuses."""
     if arena is None:
         arena = device.memory.allocate(plan.arena_nbytes)
-    programs = [device.instantiate(region.program, constants.arrays, arena, breathe) for region in plan.regions]
-    return Share(plan, device, arena, programs)
+    bound = [None if one is None else device.instantiate(one, constants.arrays, arena, breathe) for one in programs]
+    return Share(plan, device, arena, bound)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fuel_async.backends import Device
     from fuel_async.cost import LinkEstimate
+    from fuel_async.dispatch import DeviceKind
 
 
 class Copies:
@@ -66,6 +67,8 @@ class DeviceTable:
         self.lanes: list[Lane] = []
         self.device_of: list[int] = []
         self.totals: list[Totals] = []
+        #: By device: which kernels serve it.
+        self.kinds: list[DeviceKind] = []
         self.stores: list[ConstantStore] = []
         #: By device: bytes of constants there that runs under way use.
         self.constants_nbytes: list[int] = []
@@ -86,6 +89,7 @@ class DeviceTable:
             number = len(self.devices)
             self.devices.append(device)
             self.totals.append(Totals())
+            self.kinds.append(device.capabilities.kind)
             self.stores.append(ConstantStore(device))
             self.constants_nbytes.append(0)
             self.lanes.extend(device.lanes)

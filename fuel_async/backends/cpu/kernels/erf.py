@@ -1,12 +1,6 @@
 """The error function and the GELU built on it, which numpy lacks: bodies for `blocks`, and plain functions.
 
-Each is one formula over the whole line: erf(x) = tanh(x·P(x²)) and Φ(x) = 1 / (1 + exp2(−x·R(x²))), where
-P(t) and R(t) approximate atanh(erf x)/x and log2(Φ(x)/Φ(−x))/x: both are even and smooth, so a function of t
-= x² serves. They have the form c₀ + t·F(t) with F a continued fraction a + n₁/(t + s₁ + n₂/(t + s₂ + …)),
-which costs three passes a level where a quotient of polynomials costs four, and leaves the relative error at
-0 to c₀ alone. The coefficients are this project's own: weighted least squares for quotients of polynomials
-(Loeb's iteration) with Lawson's weights, over Chebyshev nodes, in 60-digit arithmetic against mpmath's erf
-and erfc; the weights even out the error of the result, not of P or R.
+The formulas, and how their coefficients were found, are in `ir.erf`.
 
 Measured errors, against double precision for every float32 and against mpmath for 9,000 float64 values.
 erf: float32 ≤ 1.1e-7 absolute, 2.6e-7 relative; float64 ≤ 3.2e-16 relative.
@@ -30,48 +24,22 @@ from fuel_async.backends.cpu.kernels.blocks import (
     scratch_nbytes,
 )
 from fuel_async.errors import KernelArgumentError
+from fuel_async.ir import ERF_F32, ERF_F64, GELU_F32, ErfFormula
 
 #: (n, s) of F from the innermost level outwards, as operands of the compute dtype.
 Levels = Sequence[tuple[Array, Array]]
 
-_LOG2E = 1.4426950408889634
+
+def _levels(dtype: npt.DTypeLike, formula: ErfFormula) -> Levels:
+    return [(n, s) for n, s in (constants(dtype, *pair) for pair in formula.levels)]
 
 
-def _levels(dtype: npt.DTypeLike, *pairs: tuple[float, float]) -> Levels:
-    return [(n, s) for n, s in (constants(dtype, *pair) for pair in pairs)]
-
-
-#: P on |x| ≤ 4, quotient of degrees 3 and 3: relative error of erf 5.2e-8, all of it the rounding of c₀.
-_ERF_F32 = _levels(
-    np.float32, (35.2021865248, 3.68804232732), (-115.955294709, 4.7930621012), (5.30175141389, 59.6748373572)
-)
-#: P on |x| ≤ 5.95, degrees 9 and 9: relative error of erf 1.1e-17.
-_ERF_F64 = _levels(
-    np.float64,
-    (64.81400593898466, -1.28007997507076),
-    (-7.1189661532055215, 8.419076824765929),
-    (-26.279766982278648, 7.663605323185866),
-    (208.06322239774792, -8.88119298927258),
-    (19.363472892392103, 10.457280924334196),
-    (64.19761221038897, 5.498168006552507),
-    (-133.0050235074652, 12.066067185235248),
-    (-16510.365292559076, 78.30711870844209),
-    (15.154982339966264, 368.3505010800487),
-)
-#: −R on |x| ≤ 6, degrees 3 and 2: error 6.6e-8 of the GELU of |x|.
-_GELU_F32 = _levels(
-    np.float32, (227.16018054343093, 15.364998476746177), (-0.725120091149825 * _LOG2E, 5.528233234161437)
-)
-#: c₀ of P is 2/√π, of −R it is −2·√(2/π)·log2(e).
-_TWO_OVER_ROOT_PI, _GELU_C0 = 1.1283791670955126, -1.595769121605731 * _LOG2E
-(_ERF_C0_F32, _GELU_C0_F32, _GELU_A_F32, _ONE_F32) = constants(
-    np.float32, _TWO_OVER_ROOT_PI, _GELU_C0, -0.03696966719942534 * _LOG2E, 1.0
-)
-(_ERF_C0_F64, _ONE_F64, _HALF_F64, _ROOT_HALF_F64) = constants(
-    np.float64, _TWO_OVER_ROOT_PI, 1.0, 0.5, 0.7071067811865476
-)
-#: Beyond these erf is ±1; t·F(t) has no value at infinity.
-_ERF_LIMIT_F32, _ERF_LIMIT_F64 = constants(np.float32, -4.5, 4.5), constants(np.float64, -6.0, 6.0)
+_ERF_F32, _ERF_F64 = _levels(np.float32, ERF_F32), _levels(np.float64, ERF_F64)
+_GELU_F32 = _levels(np.float32, GELU_F32)
+(_ERF_C0_F32, _GELU_C0_F32, _GELU_A_F32, _ONE_F32) = constants(np.float32, ERF_F32.c0, GELU_F32.c0, GELU_F32.a, 1.0)
+(_ERF_C0_F64, _ONE_F64, _HALF_F64, _ROOT_HALF_F64) = constants(np.float64, ERF_F64.c0, 1.0, 0.5, 0.7071067811865476)
+_ERF_LIMIT_F32 = constants(np.float32, -ERF_F32.limit, ERF_F32.limit)
+_ERF_LIMIT_F64 = constants(np.float64, -ERF_F64.limit, ERF_F64.limit)
 
 
 def _fraction(t: Array, levels: Levels, p: Array) -> None:

@@ -37,7 +37,7 @@ from fuel_async.backends.cpu.kernels import (
 )
 from fuel_async.cost import default_cost_for_op_kind
 from fuel_async.dispatch import KernelRevisionHash
-from fuel_async.ir import BackendId, PrecisionGuarantee
+from fuel_async.ir import ERF_F32, ERF_F64, GELU_F32, BackendId, PrecisionGuarantee
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -72,11 +72,13 @@ FAMILIES = (
 )
 #: Modules whose code is part of every kernel.
 SHARED = (base, blocks, erf, rows)
+#: Numbers that this code takes from elsewhere.
+NUMBERS = (ERF_F32, ERF_F64, GELU_F32)
 
 
 def register_cpu_kernels(table: KernelBindingTable) -> None:
     """Add every kernel of the host to an open table: one row for each (op, dtypes)."""
-    shared = "".join(map(_source, SHARED))
+    shared = "".join(map(_source, SHARED)) + repr(NUMBERS)
     for family in FAMILIES:
         more: tuple[ModuleType, ...] = getattr(family, "TAKES_FROM", ())
         revision = revision_hash(shared + "".join(map(_source, (family, *more))))

@@ -1,0 +1,136 @@
+"""Program instances: kernels planned and bound once, command buffers recorded once for the arrays that they are given.
+
+A repeated submission over the same arrays records nothing and allocates nothing. The first one over others records
+anew; the latest few recordings are kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from fuel_async.backends.vulkan.operands import Operands
+from fuel_async.backends.vulkan.script import Recording, Script
+from fuel_async.dispatch import BINDABLE, SlotClass
+from fuel_async.errors import FuelError, InternalError, KernelFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fuel_async.backends.vulkan.kernels.base import Dispatch
+    from fuel_async.backends.vulkan.memory import VulkanArena, VulkanArray
+    from fuel_async.backends.vulkan.operands import Bound, Space
+    from fuel_async.backends.vulkan.site import Site
+    from fuel_async.dispatch import KernelCall, LaneProgram
+    from fuel_async.ir import Breathe
+    from fuel_async.streams import History
+
+#: Recordings kept for different given arrays.
+RECORDINGS = 4
+
+
+class VulkanInstance:
+    """A lane program bound to a device's memory. One run at a time."""
+
+    __slots__ = (
+        "__weakref__", "_arena", "_constants", "_given", "_recordings", "_script", "_site", "history", "program",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        site: Site,
+        program: LaneProgram,
+        constants: Sequence[VulkanArray],
+        arena: VulkanArena,
+        history: History,
+        breathe: Breathe,
+    ) -> None:
+        """Plan all kernels and make their pipelines. `KernelFailed` names the node that cannot be."""
+        self._site, self.program, self.history = site, program, history
+        self._arena, self._constants = arena, constants
+        self._script = Script(site)
+        #: What a submission gives, in order: (class, place).
+        self._given = [
+            (int(cls), place) for cls, places in zip(BINDABLE, program.ports, strict=True) for place in places
+        ]
+        #: By block and offset of every given array.
+        self._recordings: OrderedDict[tuple[tuple[int, int], ...], Recording] = OrderedDict()
+        self._plan(breathe)
+        if not self._given:
+            self.commands(())
+
+    @property
+    def predicted_ns(self) -> int:
+        """What the next run of it is expected to take."""
+        return self.history.predicted_ns
+
+    @property
+    def dispatches(self) -> int:
+        """Dispatches of one run."""
+        return self._script.dispatches
+
+    @property
+    def barriers(self) -> int:
+        """Barriers between them."""
+        return self._script.barriers
+
+    @property
+    def recordings(self) -> int:
+        """Recordings that are kept."""
+        return len(self._recordings)
+
+    def commands(self, given: Sequence[Sequence[Any]]) -> Any:
+        """See `lane.Recorded`. Records when these arrays are not among the latest that it was given."""
+        arrays = [array for group in given for array in group]
+        if len(arrays) != len(self._given):
+            raise InternalError(f"{len(self._given)} arrays must be given to {self.program!r}, got {len(arrays)}")
+        key = tuple([(array.block.number, array.offset) for array in arrays])
+        found = self._recordings.get(key)
+        if found is None:
+            old = self._recordings.popitem(last=False)[1] if len(self._recordings) == RECORDINGS else None
+            found = self._recordings[key] = self._script.record(self._places(arrays), old)
+        elif len(self._recordings) > 1:
+            self._recordings.move_to_end(key)
+        return found.commands
+
+    # --- planning ---------------------------------------------------------------------------------
+
+    def _plan(self, breathe: Breathe) -> None:
+        program, site = self.program, self._site
+        operands = Operands(program, site.memory.alignment, site.limits)
+        known: dict[tuple[int, ...], Sequence[Dispatch]] = {}
+        for index, (call, row) in enumerate(zip(program.calls, program.rows, strict=True)):
+            try:
+                bound = [operands.get(slot) for slot in row]
+                key = (id(call), *[id(one.operand) for one in bound])
+                dispatches = known.get(key)
+                if dispatches is None:
+                    dispatches = known[key] = self._dispatches(call, bound)
+                for dispatch in dispatches:
+                    self._script.add(dispatch, bound)
+            except Exception as error:
+                raise self._failed(index, error) from error
+            if not index & 63:
+                breathe()
+
+    def _dispatches(self, call: KernelCall, bound: Sequence[Bound]) -> Sequence[Dispatch]:
+        kernel: Any = call.kernel
+        found: Sequence[Dispatch] = kernel.dispatches([one.operand for one in bound], call.params, self._site.limits)
+        return found
+
+    def _failed(self, index: int, error: Exception) -> FuelError:
+        node = self.program.nodes[index]
+        described, device = self.program.graph.describe(node), self._site.context.name
+        return KernelFailed(described, device, f"{type(error).__name__}: {error}", node)
+
+    def _places(self, arrays: Sequence[VulkanArray]) -> Callable[[Space], VulkanArray]:
+        """Where each space lies when these arrays are given."""
+        given: dict[Space, VulkanArray] = dict(zip(self._given, arrays, strict=True))
+        arena, constants = self._arena.bytes, self._constants
+
+        def place(space: Space) -> VulkanArray:
+            if space[0] == SlotClass.TEMPORARY:
+                return arena
+            return constants[space[1]] if space[0] == SlotClass.CONSTANT else given[space]
+
+        return place

@@ -1,0 +1,172 @@
+"""What the tests on Vulkan devices share: the software drivers, programs of one op, and functions that fail as told."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from dataclasses import replace
+from glob import glob
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import fuel_async as fa
+from fuel_async.backends.base import Absent, OpenOptions
+from fuel_async.backends.vulkan.device import VulkanDevice
+from fuel_async.backends.vulkan.discovery import driver_for, info_of, physical_devices
+from fuel_async.backends.vulkan.options import VulkanOptions
+from fuel_async.cost import Rates
+from fuel_async.ir import CPU_DEVICE, DType
+from fuel_async.plan import Target, make_plan
+from fuel_async.registry import global_bindings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fuel_async.dispatch import LaneProgram
+
+#: Names of the drivers, and where Debian has them. The first must be there where tests are told so.
+MANIFESTS = {
+    "llvmpipe": "/usr/share/vulkan/icd.d/lvp_icd*.json",
+    "swiftshader": "/usr/lib/chromium/vk_swiftshader_icd.json",
+}
+DRIVERS = tuple(MANIFESTS)
+
+#: Set where a missing driver is a failure: by the gate.
+DEMANDED = "FUEL_ASYNC_TEST_VULKAN"
+#: Set where the tests run under the validation layer.
+VALIDATED = "FUEL_ASYNC_TEST_VALIDATION"
+
+PATIENCE_S = 60.0
+
+
+def point_at_drivers() -> None:
+    """Have the loader find the software drivers and no others, unless the environment says which."""
+    found = [path for pattern in MANIFESTS.values() for path in glob(pattern)]
+    if found:
+        for variable in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):  # loaders before 1.3.207 know the second
+            os.environ.setdefault(variable, ":".join(found))
+
+
+def options(**changes: Any) -> VulkanOptions:
+    """Options of the tests: validated where the environment says so."""
+    return VulkanOptions(validation=bool(os.environ.get(VALIDATED)), **changes)
+
+
+class FaultyLib:
+    """The driver's functions, of which some fail as told."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        #: What is called in the place of a function, with the real one first.
+        self.instead: dict[str, Callable[..., Any]] = {}
+        self._lock = threading.Lock()
+        self._real: Any = None
+
+    def over(self, real: Any) -> FaultyLib:
+        self._real = real
+        return self
+
+    def fail(self, name: str, code: int, after: int = 0) -> None:
+        """Have a function give `code`, once it was called `after` times from now."""
+        count = iter(range(after + 1))
+
+        def failing(real: Any, *args: Any) -> int:
+            if next(count, after) < after:
+                return int(real(*args))
+            if name.startswith("vkEnd"):
+                real(*args)  # what cannot be ended is no longer being recorded either
+            return code
+
+        self.instead[name] = failing
+
+    def heal(self, *names: str) -> None:
+        for name in names or list(self.instead):
+            self.instead.pop(name, None)
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._real, name)
+        if not name.startswith("vk"):
+            return real
+
+        def call(*args: Any) -> Any:
+            with self._lock:
+                self.calls[name] += 1
+            instead = self.instead.get(name)
+            return real(*args) if instead is None else instead(real, *args)
+
+        return call
+
+
+class Opened:
+    """A device, and what is looked at when it is closed."""
+
+    def __init__(self, device: VulkanDevice) -> None:
+        self.device = device
+        self._messages = device.context.driver.messages
+        self._before = list(self._messages)
+
+    def close(self) -> None:
+        device = self.device
+        device.close()
+        for lane in (*device.lanes, *device._copies.values()):
+            lane.join(PATIENCE_S)
+        assert list(self._messages) == self._before
+
+
+def opened(
+    name: str, lib: FaultyLib | None = None, memory_nbytes: int | None = None, families: int = 1, **changes: Any
+) -> Opened:
+    """Open the device of a driver, said to have so many queues of each family.
+
+    Without the driver the test is skipped, or fails where it is demanded.
+    """
+    asked = options(devices=(name,), **changes)
+    found = physical_devices(asked)
+    if isinstance(found, Absent):
+        if os.environ.get(DEMANDED):
+            pytest.fail(f"the driver {name} is demanded: {found.reason}")
+        pytest.skip(f"the driver {name} is not installed: {found.reason}")
+    real = driver_for(asked).lib
+    faulty = None if lib is None else lib.over(real)
+    physical = replace(found[0], families=tuple([replace(one, count=families) for one in found[0].families]))
+    return Opened(VulkanDevice(physical, info_of(physical, 0), OpenOptions(memory_nbytes=memory_nbytes), asked, faulty))
+
+
+def planned(device: VulkanDevice, build: Callable[[fa.Graph], None]) -> Any:
+    """The plan of a graph for a device alone, one said to be so fast that nothing is cut."""
+    graph = fa.Graph("work")
+    build(graph)
+    rates = Rates(1e9, 1e9, 1e9, 1)
+    return make_plan(graph.freeze(), Target(global_bindings(), device.capabilities, rates))
+
+
+def copied(device: VulkanDevice, shape: tuple[int, ...] = (64,)) -> LaneProgram:
+    """A program of one kernel: y = x."""
+
+    def build(graph: fa.Graph) -> None:
+        graph.output("y", graph.input("x", shape, fa.f32))
+
+    (region,) = planned(device, build).regions
+    program: LaneProgram = region.program
+    return program
+
+
+def put(device: VulkanDevice, array: Any) -> Any:
+    """A device's copy of a host array."""
+    made = device.memory.allocate_array(array.shape, DType.from_numpy(array.dtype))
+    lane = device.copy_lane(CPU_DEVICE, device.location)
+    assert lane is not None
+    lane.submit_copy(array, made).wait(PATIENCE_S)
+    return made
+
+
+def values(count: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(count).astype(np.float32)
+
+
+def wait_all(handles: Sequence[Any]) -> None:
+    for handle in handles:
+        handle.wait(PATIENCE_S)
