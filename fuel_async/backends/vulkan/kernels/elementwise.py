@@ -137,7 +137,7 @@ class _Rule:
         if self.dtypes[0].is_int and self.takes.sample is not None:
             return False
         try:
-            found, _ = self.formula(self.takes.sample)
+            found = steps(tree(self.op, self.dtypes, self.takes.sample))
         except DTypeMismatch:
             return False
         return not any(step.op in SINGLE_ONLY and step.dtype is DType.F64 for step in found)
