@@ -111,8 +111,10 @@ class Opened:
     def close(self) -> None:
         device = self.device
         device.close()
-        for lane in (*device.lanes, *device._copies.values()):
+        for lane in device.lanes:
             lane.join(PATIENCE_S)
+        for copies in device._copies.values():
+            copies.join(PATIENCE_S)
         assert list(self._messages) == self._before
 
 
