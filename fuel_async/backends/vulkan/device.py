@@ -16,6 +16,7 @@ from fuel_async.backends.vulkan.queue import Queue
 from fuel_async.backends.vulkan.recording import Barriers
 from fuel_async.backends.vulkan.site import Site
 from fuel_async.backends.vulkan.staging import StagingRing
+from fuel_async.backends.vulkan.timeline import Timeline
 from fuel_async.dispatch import BackendCapabilities, FitStatus, LaneProgram, derive_backend_caps, would_fit
 from fuel_async.ir import CPU_DEVICE, BackendId, Breathe, DeviceLocation, no_breath
 from fuel_async.registry import global_bindings, inflight_count, pending_ns
@@ -54,16 +55,18 @@ class VulkanDevice:
         self.info, self.location, self.memory_location = info, info.location, info.location
         self.context = context = Context(physical, info.location, options, lib)
         self.memory = VulkanMemory(context, asked.memory_nbytes)
-        queues = [Queue(context, number) for number in range(context.queue_count)]
-        self.site = Site(context, self.memory, Pipelines(context), Barriers(context), physical.limits, queues[-1])
+        queues, peers = [Queue(context, number) for number in range(context.queue_count)], list[Timeline]()
+        self.site = Site(
+            context, self.memory, Pipelines(context), Barriers(context), physical.limits, queues[-1], peers
+        )
         self.memory.site = self.site
         # Copies through staging memory have a queue of their own where there is a second one.
         alone = self.memory.is_mapped or len(queues) == 1
         holds = not self.memory.is_mapped and len(queues) == 1
         self.lanes: Sequence[VulkanLane] = tuple(
-            [VulkanLane(context, queue, holds=holds) for queue in (queues if alone else queues[:-1])]
+            [VulkanLane(context, queue, peers, holds=holds) for queue in (queues if alone else queues[:-1])]
         )
-        ring = self.memory.ring = None if self.memory.is_mapped else StagingRing(context, queues[-1])
+        ring = self.memory.ring = None if self.memory.is_mapped else StagingRing(context, queues[-1], peers)
         self._copies = {
             ends: CopyLane(context, *ends, ring) for ends in ((CPU_DEVICE, info.location), (info.location, CPU_DEVICE))
         }
