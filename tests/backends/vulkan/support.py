@@ -114,7 +114,7 @@ class Opened:
         device.close()
         for lane in device.lanes:
             lane.join(PATIENCE_S)
-        for copies in device._copies.values():
+        for copies in (device._up, device._down):
             copies.join(PATIENCE_S)
         assert list(self._messages) == self._before
 
