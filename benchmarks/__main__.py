@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from benchmarks import balance, first_run, forkjoin, heartbeat, kernels, minilm, overhead
+from benchmarks import balance, first_run, forkjoin, heartbeat, kernels, minilm, overhead, vulkan
 from benchmarks.report import Report, WrongResult
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Report]] = {
     "forkjoin": forkjoin.measure,
     "balance": balance.measure,
     "kernels": kernels.measure,
+    "vulkan": vulkan.measure,
 }
 
 

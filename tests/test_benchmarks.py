@@ -21,6 +21,7 @@ from benchmarks.placements import Job, Problem, best_ns
 from benchmarks.report import Figures, Report, Target, WrongResult
 from benchmarks.ticks import Ticks
 from examples.minilm_assets import AssetsMissing, load_tokenizer, model_folder
+from tests.backends.vulkan.support import demanded, options, point_at_drivers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +44,10 @@ KEYS = {
         "of_ideal", "vs_equal_split", "slowdown_of_hindsight", "several_regions", "predicted_by_actual_later",
         "mean_ms", "p50_ms", "p95_ms", "asyncio", "uvloop",
     },
+    "vulkan": {
+        "run_us", "run_ratio", "record_us_per_kernel", "await_extra_us", "own_cpu_percent", "two_devices_speedup",
+        "run_long_us", "plan_us_per_kernel", "blocked_us", "uvloop",
+    },
     "kernels": {"worst_ratio", "above_limit", "median_ratio", "worst_of_size", "slowest"},
 }  # fmt: skip
 
@@ -62,6 +67,7 @@ def lookup(fields: dict[str, Any], name: str) -> Any:
         pytest.param("forkjoin", marks=pytest.mark.slow),
         pytest.param("balance", marks=pytest.mark.slow),
         pytest.param("kernels", marks=pytest.mark.slow),
+        pytest.param("vulkan", marks=pytest.mark.slow),
     ],
 )
 def test_a_quick_look_ends_with_one_json_object(name: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,6 +76,9 @@ def test_a_quick_look_ends_with_one_json_object(name: str, capsys: pytest.Captur
             model_folder(), load_tokenizer()
         except AssetsMissing as error:
             pytest.skip(str(error))
+    if name == "vulkan":
+        point_at_drivers()
+        demanded(options())
     assert main([name, "--quick", "--json"]) == 0
     table, last = capsys.readouterr().out.rstrip("\n").rsplit("\n", 1)
     fields = json.loads(last)
@@ -119,7 +128,7 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["overheat"])
     assert ended.value.code == 2
-    names = "overhead, heartbeat, first-run, minilm, forkjoin, balance, kernels"
+    names = "overhead, heartbeat, first-run, minilm, forkjoin, balance, kernels, vulkan"
     assert f"'overheat'; there are {names}" in capsys.readouterr().err
 
 

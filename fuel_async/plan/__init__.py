@@ -1,5 +1,6 @@
 """Which way: from a frozen graph to regions, lane programs and arena offsets. Pure; time and rates are arguments."""
 
+from fuel_async.plan.indices import IndexCheck as IndexCheck
 from fuel_async.plan.plan import Plan as Plan
 from fuel_async.plan.plan import Port as Port
 from fuel_async.plan.plan import Region as Region

@@ -19,6 +19,7 @@ import numpy as np
 
 from fuel_async.dispatch import BINDABLE, LaneProgram, SlotClass, SlotTable
 from fuel_async.ir import Breathe, FrozenGraph, TensorType, no_breath
+from fuel_async.plan.indices import IndexCheck, index_checks
 from fuel_async.plan.kinds import on_kind, row_kinds, with_scratch
 from fuel_async.plan.lower import Rows, lower
 from fuel_async.plan.memory import Arena, assign_offsets
@@ -93,6 +94,8 @@ class Plan:
     values: tuple[Value, ...] = ()
     #: The kinds of devices that it is for, the preferred first.
     kinds: tuple[DeviceKind, ...] = ()
+    #: Indices to look at before a run; empty where all kernels are the host's.
+    checks: tuple[IndexCheck, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Plan of {self.graph.name!r}: {self.kernels} kernels in {len(self.regions)} regions>"
@@ -108,6 +111,8 @@ def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) 
     arena = assign_offsets(rows, order, regions.region_of, _before(regions, breathe), breathe)
     slots = SlotTable(rows.classes, rows.places, rows.types, rows.layouts)
     programs = _programs(rows, regions, order, slots, arena, len(kinds), breathe)
+    # Kernels of the host look at their indices themselves.
+    checks = index_checks(rows, breathe) if any(not kind.backend.is_host for kind in target.kinds) else ()
     crossing = cross(rows, regions.region_of, regions.count, arena.canonical, breathe) if target.spread else None
     for column in (rows.slots, rows.preds):
         _let_go(column, breathe)
@@ -124,6 +129,7 @@ def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) 
         kernels=len(costs),
         values=() if crossing is None else crossing.values,
         kinds=target.kinds,
+        checks=checks,
     )
 
 

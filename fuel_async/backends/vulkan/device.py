@@ -16,9 +16,10 @@ from fuel_async.backends.vulkan.queue import Queue
 from fuel_async.backends.vulkan.recording import Barriers
 from fuel_async.backends.vulkan.site import Site
 from fuel_async.backends.vulkan.staging import StagingRing
+from fuel_async.backends.vulkan.timeline import Timeline
 from fuel_async.dispatch import BackendCapabilities, FitStatus, LaneProgram, derive_backend_caps, would_fit
 from fuel_async.ir import CPU_DEVICE, BackendId, Breathe, DeviceLocation, no_breath
-from fuel_async.registry import global_bindings, inflight_count, pending_ns
+from fuel_async.registry import global_bindings, inflight_of
 from fuel_async.streams import HOST_CLOCK, Clock, History
 
 if TYPE_CHECKING:
@@ -54,19 +55,21 @@ class VulkanDevice:
         self.info, self.location, self.memory_location = info, info.location, info.location
         self.context = context = Context(physical, info.location, options, lib)
         self.memory = VulkanMemory(context, asked.memory_nbytes)
-        queues = [Queue(context, number) for number in range(context.queue_count)]
-        self.site = Site(context, self.memory, Pipelines(context), Barriers(context), physical.limits, queues[-1])
+        queues, peers = [Queue(context, number) for number in range(context.queue_count)], list[Timeline]()
+        self.site = Site(
+            context, self.memory, Pipelines(context), Barriers(context), physical.limits, queues[-1], peers
+        )
         self.memory.site = self.site
         # Copies through staging memory have a queue of their own where there is a second one.
         alone = self.memory.is_mapped or len(queues) == 1
         holds = not self.memory.is_mapped and len(queues) == 1
         self.lanes: Sequence[VulkanLane] = tuple(
-            [VulkanLane(context, queue, holds=holds) for queue in (queues if alone else queues[:-1])]
+            [VulkanLane(context, queue, peers, holds=holds) for queue in (queues if alone else queues[:-1])]
         )
-        ring = self.memory.ring = None if self.memory.is_mapped else StagingRing(context, queues[-1])
-        self._copies = {
-            ends: CopyLane(context, *ends, ring) for ends in ((CPU_DEVICE, info.location), (info.location, CPU_DEVICE))
-        }
+        ring = self.memory.ring = None if self.memory.is_mapped else StagingRing(context, queues[-1], peers)
+        self._up = CopyLane(context, CPU_DEVICE, info.location, ring)
+        self._down = CopyLane(context, info.location, CPU_DEVICE, ring)
+        self._inflight = inflight_of(info.location)
         #: For the kernels that they were derived from: that takes a millisecond.
         self._capabilities: tuple[KernelBindingTable, BackendCapabilities] | None = None
         self._histories: WeakKeyDictionary[LaneProgram, History] = WeakKeyDictionary()
@@ -92,11 +95,11 @@ class VulkanDevice:
 
     def pending_work_count(self) -> int:
         """Submissions on the device that have not settled, of the whole process. Copies are not counted."""
-        return inflight_count(self.location)
+        return self._inflight.count
 
     def pending_work_ns(self) -> int:
         """Their predicted time."""
-        return pending_ns(self.location)
+        return self._inflight.pending_ns
 
     def would_fit(self, nbytes: int) -> FitStatus:
         """Whether `nbytes` more would fit its memory now."""
@@ -119,11 +122,17 @@ class VulkanDevice:
 
     def copy_lane(self, source: DeviceLocation, destination: DeviceLocation) -> CopyLane | None:
         """The way between its memory and the host's; between two devices there is none but by the host."""
-        return self._copies.get((source, destination))
+        # Asked several times a run. Locations are compared by identity first: hashing one costs a microsecond.
+        mine = self.location
+        if destination is mine or destination == mine:
+            return self._up if source is CPU_DEVICE or source == CPU_DEVICE else None
+        if source is mine or source == mine:
+            return self._down if destination is CPU_DEVICE or destination == CPU_DEVICE else None
+        return None
 
     def link(self, source: DeviceLocation, destination: DeviceLocation) -> LinkEstimate | None:
         """What that way is said to do; None when there is none."""
-        return self._link if (source, destination) in self._copies else None
+        return None if self.copy_lane(source, destination) is None else self._link
 
     def on_lost(self, call: Callable[[], None]) -> Callable[[], None]:
         """Call `call` once when the device is lost, at once if it is; the function returned ends that."""
@@ -133,5 +142,5 @@ class VulkanDevice:
         """Let the lanes end after what they hold. Never blocks."""
         for lane in self.lanes:
             lane.close()
-        for copies in self._copies.values():
+        for copies in (self._up, self._down):
             copies.close()

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.vulkan.operands import Operands
+from fuel_async.backends.vulkan.parameters import Parameters
 from fuel_async.backends.vulkan.script import Recording, Script
 from fuel_async.dispatch import BINDABLE, SlotClass
 from fuel_async.errors import FuelError, InternalError, KernelFailed
@@ -33,7 +34,8 @@ class VulkanInstance:
     """A lane program bound to a device's memory. One run at a time."""
 
     __slots__ = (
-        "__weakref__", "_arena", "_constants", "_given", "_recordings", "_script", "_site", "history", "program",
+        "__weakref__", "_arena", "_constants", "_given", "_parameters", "_recordings", "_script", "_site", "history",
+        "program",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +55,7 @@ class VulkanInstance:
         self._given = [
             (int(cls), place) for cls, places in zip(BINDABLE, program.ports, strict=True) for place in places
         ]
+        self._parameters = Parameters(site, program) if program.ports[3] else None
         #: By block and offset of every given array.
         self._recordings: OrderedDict[tuple[tuple[int, int], ...], Recording] = OrderedDict()
         self._plan(breathe)
@@ -81,9 +84,15 @@ class VulkanInstance:
 
     def commands(self, given: Sequence[Sequence[Any]]) -> Any:
         """See `lane.Recorded`. Records when these arrays are not among the latest that it was given."""
-        arrays = [array for group in given for array in group]
-        if len(arrays) != len(self._given):
-            raise InternalError(f"{len(self._given)} arrays must be given to {self.program!r}, got {len(arrays)}")
+        *groups, scalars = given if len(given) == len(BINDABLE) else ((), (), (), ())
+        arrays = [array for group in groups for array in group]
+        if len(arrays) + len(scalars) != len(self._given):
+            raise InternalError(
+                f"{len(self._given)} arrays must be given to {self.program!r}, got {len(arrays) + len(scalars)}"
+            )
+        if self._parameters is not None:
+            self._parameters.write(scalars)
+            arrays += self._parameters.arrays
         key = tuple([(array.block.number, array.offset) for array in arrays])
         found = self._recordings.get(key)
         if found is None:

@@ -76,8 +76,11 @@ class _Job:
 class VulkanLane:
     """One queue. Its thread starts with the first submission and ends with `close`, or when nobody has the lane."""
 
-    def __init__(self, context: Context, queue: Queue, *, holds: bool = False) -> None:
-        """With `holds` nothing goes to the queue before what it waits for has settled: copies must pass it there."""
+    def __init__(self, context: Context, queue: Queue, peers: list[Timeline], *, holds: bool = False) -> None:
+        """`peers` are the timelines of the device's queues, to which this adds its own.
+
+        With `holds` nothing goes to the queue before what it waits for has settled: copies must pass it there.
+        """
         self.context, self.location = context, context.location
         self.name = f"{context.name} queue {queue.number}"
         self.inflight: Inflight = inflight_of(context.location)
@@ -85,7 +88,8 @@ class VulkanLane:
         self.order = object()
         self.timeline, self.gates = Timeline(context), Gates(context)
         self._queue = queue
-        self._submission = Submission(context, self.timeline, self.gates.timeline)
+        peers.append(self.timeline)
+        self._submission = Submission(context, self.timeline, self.gates.timeline, peers)
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._pending_count = self._pending_ns = self._busy_ns = 0

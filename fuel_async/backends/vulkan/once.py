@@ -71,7 +71,7 @@ def _play(
         script.add(dispatch, operands)
     recording = script.record(lambda space: arrays[space[1]])
     timeline = Timeline(site.context)
-    code = site.queue.submit(Submission(site.context, timeline), recording.commands, 1)
+    code = site.queue.submit(Submission(site.context, timeline, None, site.peers), recording.commands, 1)
     site.context.check(code, "vkQueueSubmit")
     point = Point(timeline, None)
     point.value = 1

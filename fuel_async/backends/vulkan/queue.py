@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 #: Semaphores of sibling queues that one submission waits for; what is beyond them goes through the gate.
 MOST_SIBLINGS = 7
 
+#: Peers of a queue at most: other queues of its device.
+MOST_PEERS = 8
+
 _COMPUTE_AND_TRANSFER = 0x800 | 0x1000
 
 
@@ -44,14 +47,21 @@ class Queue:
 
 
 class Submission:
-    """The structs of the submissions that raise one timeline, made once and filled under the queue's lock."""
+    """The structs of the submissions that raise one timeline, made once and filled under the queue's lock.
 
-    __slots__ = ("_commands", "_gate", "_info", "_keep", "_timelines", "_values", "_waits")
+    That the host has seen another queue's work end makes nothing that it wrote visible on this one. So a submission
+    waits for its *peers*, the timelines of the device's other queues, as far as the host has seen them: they are there
+    already, and nothing is held up.
+    """
 
-    def __init__(self, context: Context, timeline: Timeline, gate: Timeline | None = None) -> None:
+    __slots__ = ("_commands", "_gate", "_info", "_keep", "_own", "_peers", "_timelines", "_values", "_waits")
+
+    def __init__(self, context: Context, timeline: Timeline, gate: Timeline | None, peers: list[Timeline]) -> None:
+        """`peers` may grow; `timeline` may be among them."""
         keep = self._keep = context.keep()
         self._gate = None if gate is None else gate.handle
-        most = MOST_SIBLINGS + 1
+        self._own, self._peers = timeline, peers
+        most = MOST_SIBLINGS + MOST_PEERS + 1
         self._waits, self._values = keep.array("VkSemaphore", most), keep.array("uint64_t", most + 1)
         self._timelines = keep.struct(
             "TimelineSemaphoreSubmitInfo",
@@ -79,6 +89,11 @@ class Submission:
             waits[count] = point.timeline.handle
             count += 1
             values[count] = point.value
+        for peer in self._peers[:MOST_PEERS]:
+            if peer is not self._own and peer.seen:
+                waits[count] = peer.handle
+                count += 1
+                values[count] = peer.seen
         if gate is not None:
             waits[count] = self._gate
             count += 1

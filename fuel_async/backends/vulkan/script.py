@@ -78,7 +78,7 @@ class Script:
         self._steps.append(_Step(pipeline, number, dispatch.push, dispatch.groups, due))
 
     def _pipeline(self, shader: Shader) -> Pipeline:
-        """A shader's pipeline; by identity, since comparing modules costs more than all else that is done for a step."""
+        """A shader's pipeline; by identity, since comparing modules costs more than all else done for a step."""
         found = self._pipelines.get(id(shader))
         if found is None:
             found = self._pipelines[id(shader)] = shader, self._site.pipelines.get(shader)

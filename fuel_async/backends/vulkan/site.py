@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fuel_async.backends.vulkan.pipelines import Pipelines
     from fuel_async.backends.vulkan.queue import Queue
     from fuel_async.backends.vulkan.recording import Barriers
+    from fuel_async.backends.vulkan.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,3 +26,5 @@ class Site:
     limits: Limits
     #: The queue for what is no lane's: copies, and single kernels.
     queue: Queue
+    #: The timelines of its queues.
+    peers: list[Timeline]

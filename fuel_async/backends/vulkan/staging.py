@@ -31,8 +31,9 @@ SLOTS, SLOT_NBYTES = 4, 1 << 20
 class StagingRing:
     """Slots of host-visible memory with a command buffer each, made for the first copy. Any thread; they take turns."""
 
-    def __init__(self, context: Context, queue: Queue) -> None:
-        self._context, self._queue, self._lock = context, queue, threading.RLock()
+    def __init__(self, context: Context, queue: Queue, peers: list[Timeline]) -> None:
+        """`peers` are the timelines of the device's queues, to which this adds its own."""
+        self._context, self._queue, self._peers, self._lock = context, queue, peers, threading.RLock()
         self._slots: _Slots | None = None
 
     def upload(self, source: NDArray[Any], target: VulkanArray) -> None:
@@ -72,14 +73,14 @@ class StagingRing:
 
     def _open(self) -> _Slots:
         if self._slots is None:
-            self._slots = _Slots(self._context, self._queue)
+            self._slots = _Slots(self._context, self._queue, self._peers)
         return self._slots
 
 
 class _Slots:
     """The ring's memory and command buffers, under its lock."""
 
-    def __init__(self, context: Context, queue: Queue) -> None:
+    def __init__(self, context: Context, queue: Queue, peers: list[Timeline]) -> None:
         """`OutOfMemory` when the driver refuses them."""
         self._context, self._queue = context, queue
         kind = staging_type(context.physical.memory_types)
@@ -88,7 +89,8 @@ class _Slots:
         self._buffers = [self._commands.allocate() for _ in range(SLOTS)]
         self._timeline = Timeline(context)
         self._waiter = self._timeline.waiter()
-        self._submission = Submission(context, self._timeline)
+        peers.append(self._timeline)
+        self._submission = Submission(context, self._timeline, None, peers)
         self._keep = context.keep()
         self._piece = self._keep.struct("BufferCopy")
         #: By slot: what the timeline is at when the device is through with it; and that of the last copy.

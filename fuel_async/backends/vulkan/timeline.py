@@ -27,7 +27,7 @@ ROUND_NS = 200_000_000
 class Timeline:
     """One semaphore, destroyed with its last holder. Any thread."""
 
-    __slots__ = ("__weakref__", "context", "handle")
+    __slots__ = ("__weakref__", "context", "handle", "seen")
 
     def __init__(self, context: Context) -> None:
         keep = context.keep()
@@ -39,6 +39,8 @@ class Timeline:
         )
         info = keep.struct("SemaphoreCreateInfo", "SEMAPHORE_CREATE_INFO", pNext=kind)
         self.context = context
+        #: The number that the host has seen it at.
+        self.seen = 0
         self.handle = context.create("vkCreateSemaphore", info, "VkSemaphore")
         context.end_with(self, "vkDestroySemaphore", self.handle)
 
@@ -82,6 +84,7 @@ class Waiter:
         self._values[0] = value
         code = context.lib.vkWaitSemaphores(context.handle, self._info, timeout_ns)
         if code == SUCCESS:
+            self._timeline.seen = max(self._timeline.seen, value)
             return WaitStatus.REACHED
         if code != TIMEOUT:
             context.lose(DeviceLost(context.name, f"vkWaitSemaphores gave {name_of(code)}"))

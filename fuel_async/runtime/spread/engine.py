@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from fuel_async.dispatch import SlotClass
 from fuel_async.errors import FeedError
 from fuel_async.ir import CPU_DEVICE, DeviceLocation, SubstrateClass
 from fuel_async.registry import on_topology_change, topology_generation
-from fuel_async.runtime.config import COPIED_NBYTES
+from fuel_async.runtime.config import COPIED_NBYTES, OFF_LOOP_NBYTES
 from fuel_async.runtime.engine import Engine
 from fuel_async.runtime.entering import Entering
 from fuel_async.runtime.explain import Explanation, explain_spread
 from fuel_async.runtime.spread.driver import PlanOutdated, SpreadDriver
+from fuel_async.runtime.spread.indices import check_indices
 from fuel_async.runtime.spread.prepared import PreparedSpread
 from fuel_async.runtime.spread.run import SpreadRun
 from fuel_async.runtime.spread.table import DeviceTable
@@ -150,6 +152,8 @@ class SpreadEngine(Engine):
             prepared = cast("PreparedSpread", prepared)
             with Entering(self):
                 given = self._given(prepared, feeds)
+                if prepared.plan.checks:
+                    await self._check_indices(prepared, values, {value for value, _ in given})
                 await self.admission.take(prepared.output_nbytes, priority)
             if prepared.generation != topology_generation():  # the wait was long enough for the world to change
                 self.admission.give(prepared.output_nbytes)
@@ -158,6 +162,23 @@ class SpreadEngine(Engine):
                 return await self._run_spread(frozen, prepared, values, share, priority, progress, keep, given)
             except PlanOutdated:
                 continue
+
+    async def _check_indices(self, prepared: PreparedSpread, values: Sequence[Array], there: set[int]) -> None:
+        """Raise what a kernel of the host would, for indices that others bring within bounds. Not for feeds `there`."""
+        looked_at = [
+            (check, values[check.place])
+            for check in prepared.plan.checks
+            if check.kind is SlotClass.FEED and prepared.feed_values.get(check.place) not in there
+        ]
+        if not prepared.are_indices_checked:
+            constants = [check for check in prepared.plan.checks if check.kind is SlotClass.CONSTANT]
+            looked_at += [(check, prepared.constants[check.place]) for check in constants]
+        if sum([array.nbytes for _, array in looked_at]) <= OFF_LOOP_NBYTES:
+            check_indices(prepared.plan, looked_at)
+        else:
+            handle, _ = self.session.call(lambda breathe: check_indices(prepared.plan, looked_at, breathe))
+            await handle
+        prepared.are_indices_checked = True
 
     def _given(self, prepared: PreparedSpread, feeds: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
         """The feeds that lie in the memory of one of the devices: by (value, memory).

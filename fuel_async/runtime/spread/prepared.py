@@ -41,6 +41,7 @@ class PreparedSpread(Prepared):
         "_lock",
         "_priors",
         "_users",
+        "are_indices_checked",
         "feed_values",
         "idle_shares",
         "on_device",
@@ -68,6 +69,8 @@ class PreparedSpread(Prepared):
         self._histories: dict[int, list[History | None]] = {}
         self._priors: dict[int, list[int | None]] = {}
         self.idle_shares: dict[int, deque[Share]] = {}
+        #: Whether those among the constants were looked at.
+        self.are_indices_checked = False
         #: The values of feeds and outputs, by place; a feed that nobody reads has none.
         self.feed_values = {one.place: number for number, one in enumerate(plan.values) if one.kind is SlotClass.FEED}
         self.output_values = {

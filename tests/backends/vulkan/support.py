@@ -25,6 +25,7 @@ from fuel_async.registry import global_bindings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fuel_async.backends.vulkan.physical import PhysicalDevice
     from fuel_async.dispatch import LaneProgram
 
 #: Names of the drivers, and where Debian has them. The first must be there where tests are told so.
@@ -111,9 +112,22 @@ class Opened:
     def close(self) -> None:
         device = self.device
         device.close()
-        for lane in (*device.lanes, *device._copies.values()):
+        for lane in device.lanes:
             lane.join(PATIENCE_S)
+        for copies in (device._up, device._down):
+            copies.join(PATIENCE_S)
         assert list(self._messages) == self._before
+
+
+def demanded(asked: VulkanOptions) -> Sequence[PhysicalDevice]:
+    """The devices that are asked for. Without any the test is skipped, or fails where they are demanded."""
+    found = physical_devices(asked)
+    if isinstance(found, Absent):
+        names = ", ".join(asked.devices) or "Vulkan"
+        if os.environ.get(DEMANDED) and asked.devices in ((), DRIVERS[:1]):
+            pytest.fail(f"the driver {names} is demanded: {found.reason}")
+        pytest.skip(f"the driver {names} is not installed: {found.reason}")
+    return found
 
 
 def opened(
@@ -124,11 +138,7 @@ def opened(
     Without the driver the test is skipped, or fails where it is demanded.
     """
     asked = options(devices=(name,), **changes)
-    found = physical_devices(asked)
-    if isinstance(found, Absent):
-        if os.environ.get(DEMANDED):
-            pytest.fail(f"the driver {name} is demanded: {found.reason}")
-        pytest.skip(f"the driver {name} is not installed: {found.reason}")
+    found = demanded(asked)
     real = driver_for(asked).lib
     faulty = None if lib is None else lib.over(real)
     physical = replace(found[0], families=tuple([replace(one, count=families) for one in found[0].families]))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fuel_async as fa
-from fuel_async.errors import FeedError, NoBackendForOp, UserError
+from fuel_async.errors import FeedError, IndexOutOfRange, KernelFailed, NoBackendForOp, UserError
 from fuel_async.ir import DType
 from fuel_async.registry import inflight_count
 from fuel_async.testing import synthetic_op
@@ -244,3 +244,35 @@ async def test_shaders_are_compiled_off_the_loop(driver_name: str) -> None:
     assert threads
     assert {name.removeprefix("fuel_async ") for name in threads} == {"planner"}
     one.close()
+
+
+def picking(indices: Any = None) -> fa.Graph:
+    """y = x[indices], of a feed, or of a constant."""
+    g = fa.Graph("picking")
+    x = g.input("x", (8, 4), fa.f32)
+    which = g.input("i", (6,), fa.u32) if indices is None else g.constant(indices)
+    g.output("y", x.take(which[::-1][:3], axis=0))
+    return g
+
+
+@pytest.mark.parametrize("where", ["feed", "constant"])
+async def test_an_index_out_of_range_is_the_error_that_it_is_on_the_host(one: Opened, where: str) -> None:
+    """Looked at before the run, through views; what a view leaves out may be anything."""
+    good, bad = np.array([99, 99, 99, 7, 0, 3], np.uint32), np.array([0, 0, 0, 1, 8, 2], np.uint32)
+    x = values(32).reshape(8, 4)
+
+    async def run(executor: fa.Executor, indices: Any) -> Any:
+        if where == "feed":
+            return await executor.run(picking(), x=x, i=indices)
+        return await executor.run(picking(indices), x=x)
+
+    texts = []
+    async with fa.Executor([one.device]) as executor, fa.Executor(["cpu:0"]) as host:
+        np.testing.assert_array_equal((await run(executor, good))["y"], x[good[::-1][:3]])
+        for each in (executor, host):
+            with pytest.raises(KernelFailed, match="index 8 is outside") as caught:
+                await run(each, bad)
+            assert isinstance(caught.value.__cause__, IndexOutOfRange)
+            texts.append(str(caught.value))
+        assert executor.statistics().runs_failed == 1
+    assert texts[0].split(", built")[0] == texts[1].split(", built")[0]

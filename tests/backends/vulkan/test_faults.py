@@ -204,6 +204,17 @@ def test_an_allocation_that_fails_half_way_leaves_nothing(
     device.memory.allocate(1_000)
 
 
+def test_a_loss_at_a_mapping_is_a_loss(make: Callable[..., VulkanDevice]) -> None:
+    lib = FaultyLib()
+    device = make(lib)
+    told = heard(device)
+    lib.fail("vkMapMemory", LOST)
+    for _ in range(2):
+        with pytest.raises(DeviceLost):
+            device.memory.allocate(1_000)
+    assert (told, lib.calls["vkMapMemory"]) == ([1], 1)
+
+
 @pytest.mark.parametrize(
     "call",
     [

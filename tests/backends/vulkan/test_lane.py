@@ -288,3 +288,21 @@ def test_an_error_reaches_other_queues_of_the_device(driver_name: str) -> None:
             handle.wait(PATIENCE_S)
     assert [lane.pending_count for lane in device.lanes] == [0, 0]
     one.close()
+
+
+def test_a_submission_waits_for_what_other_queues_were_seen_at(driver_name: str) -> None:
+    """Their writes are not visible otherwise, though the host knows that they have ended."""
+    one = two_queues(driver_name)
+    device = one.device
+    first, second = device.lanes
+    submission = second._submission
+    assert submission.fill(device.context.ffi.NULL, 1, (), None).waitSemaphoreCount == 0
+    for _ in range(3):
+        Work(device).submit().wait(PATIENCE_S)
+    info = submission.fill(device.context.ffi.NULL, 1, (), None)
+    assert (info.waitSemaphoreCount, info.pWaitSemaphores[0]) == (1, first.timeline.handle)
+    assert submission._values[1] == first.timeline.seen == 3
+    work = Work(device, 1)
+    work.submit(lane=1).wait(PATIENCE_S)
+    assert work.is_done
+    one.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import fuel_async as fa
 from fuel_async.backends.vulkan.operands import Bound, Hazards, bound
-from fuel_async.dispatch import MatmulParams, NoParams
+from fuel_async.dispatch import MatmulParams, NoParams, SlotClass
 from fuel_async.errors import InternalError, KernelArgumentError, KernelFailed, StorageBusy
 from fuel_async.ir import BackendId, DType, Layout, OpKind
 from fuel_async.registry import global_bindings
@@ -142,3 +143,25 @@ def test_a_kernel_refuses_storages_of_the_host(device: VulkanDevice) -> None:
     there = [stored(np.zeros((2, 2), np.float32), device.location) for _ in range(3)]
     with pytest.raises(KernelArgumentError, match="host_bytes"):
         matmul()(there[:2], there[2:], [Layout.contiguous((2, 2))] * 3, NoParams())
+
+
+def test_numbers_of_a_submission_are_no_part_of_the_recording(make: Callable[..., VulkanDevice], staged: bool) -> None:
+    """y = x * s, where s is given as a scalar: it changes from run to run, and nothing is recorded for that."""
+    device = make(staged=staged)
+
+    def build(g: fa.Graph) -> None:
+        g.output("y", g.input("x", (64,), fa.f32) * g.input("s", (), fa.f32))
+
+    (region,) = planned(device, build).regions
+    program = region.program
+    classes, places = bytearray(program.slots.classes), list(program.slots.places)
+    for slot in range(len(classes)):
+        if (classes[slot], places[slot]) == (SlotClass.FEED, 1):
+            classes[slot], places[slot] = SlotClass.SCALAR, 0
+    slots = replace(program.slots, classes=classes, places=places)
+    instance = device.instantiate(replace(program, slots=slots, ports=((0,), (0,), (), (0,))), [])
+    x, y = put(device, values(64)), put(device, np.zeros(64, np.float32))
+    for number in (2.0, -1.5, 0.0):
+        device.lanes[0].submit(instance, [x], [y], scalars=[number]).wait(PATIENCE_S)
+        np.testing.assert_array_equal(y.read(), values(64) * np.float32(number))
+    assert instance.recordings == 1
