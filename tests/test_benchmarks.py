@@ -46,7 +46,7 @@ KEYS = {
     },
     "vulkan": {
         "run_us", "run_ratio", "record_us_per_kernel", "await_extra_us", "own_cpu_percent", "two_devices_speedup",
-        "run_long_us", "plan_us_per_kernel", "blocked_us", "uvloop",
+        "run_long_us", "plan_us_per_kernel", "blocked_us", "lane_us", "uvloop",
     },
     "kernels": {"worst_ratio", "above_limit", "median_ratio", "worst_of_size", "slowest"},
 }  # fmt: skip

@@ -81,7 +81,7 @@ class Block:
 class VulkanArray:
     """A row-major array in a device's memory. Its bytes are its own, or those of the array that it is a part of."""
 
-    __slots__ = ("__weakref__", "block", "dtype", "memory", "nbytes", "offset", "owner", "shape")
+    __slots__ = ("__weakref__", "_host", "block", "dtype", "memory", "nbytes", "offset", "owner", "shape")
 
     def __init__(
         self,
@@ -96,14 +96,14 @@ class VulkanArray:
         self.nbytes = math.prod(shape) * dtype.nbytes
         #: Whose bytes they are; kept alive by this.
         self.owner = owner
+        self._host: NDArray[Any] | None = None
 
     @property
     def host(self) -> NDArray[Any] | None:
         """The array as the host sees it; None where it cannot."""
-        block = self.block.host
-        if block is None:
-            return None
-        return np.ndarray(self.shape, self.dtype.require_np(), block, self.offset)
+        if self._host is None and self.block.host is not None:
+            self._host = np.ndarray(self.shape, self.dtype.require_np(), self.block.host, self.offset)
+        return self._host
 
     def read(self) -> NDArray[Any]:
         """A copy in the host's memory, of what no submission under way writes. Blocks. `DeviceError`."""

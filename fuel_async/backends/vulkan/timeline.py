@@ -6,13 +6,12 @@ without end would never see that the device is gone.
 
 from __future__ import annotations
 
-import threading
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.vulkan.results import SUCCESS, TIMEOUT, name_of
 from fuel_async.errors import DeviceLost
-from fuel_async.streams import WaitStatus
+from fuel_async.streams import HostSignal, WaitStatus
 
 if TYPE_CHECKING:
     from fuel_async.backends.vulkan.context import Context
@@ -101,34 +100,31 @@ class Waiter:
 class Point:
     """The completion of a submission: its number on its queue's timeline."""
 
-    __slots__ = ("_settled", "owner", "timeline", "value")
+    __slots__ = ("_over", "owner", "timeline", "value")
 
     def __init__(self, timeline: Timeline, owner: object) -> None:
         self.timeline, self.owner = timeline, owner
         #: None until it is submitted; never, when the submission was refused.
         self.value: int | None = None
-        self._settled = threading.Event()
+        self._over = HostSignal()
 
     def set(self) -> None:
         """Let every waiter go: whatever there was to wait for is over."""
-        self._settled.set()
+        self._over.set()
 
     def wait(self, timeout_s: float | None) -> WaitStatus:
         """Block until it is reached; TIMEOUT when the time is over, LOST when the device is."""
-        if self._settled.is_set():
-            return WaitStatus.REACHED
-        if self.value is None:
-            return WaitStatus.REACHED if self._settled.wait(timeout_s) else WaitStatus.TIMEOUT
+        over = self._over
+        if self.value is None or over.wait(0) is WaitStatus.REACHED:
+            return over.wait(timeout_s)
         waiter, end_ns = self.timeline.waiter(), None if timeout_s is None else perf_counter_ns() + int(timeout_s * 1e9)
         while True:
             left_ns = ROUND_NS if end_ns is None else max(end_ns - perf_counter_ns(), 0)
             status = waiter.wait(self.value, min(left_ns, ROUND_NS))
             if status is WaitStatus.LOST and self.owner is not None:
                 # The lane's thread is about to settle it with the reason.
-                return WaitStatus.REACHED if self._settled.wait(LOSS_S) else status
-            if status is not WaitStatus.TIMEOUT:
-                return status
-            if self._settled.is_set():
-                return WaitStatus.REACHED
+                return WaitStatus.REACHED if over.wait(LOSS_S) is WaitStatus.REACHED else status
+            if status is not WaitStatus.TIMEOUT or over.wait(0) is WaitStatus.REACHED:
+                return WaitStatus.REACHED if status is WaitStatus.TIMEOUT else status
             if end_ns is not None and perf_counter_ns() >= end_ns:
                 return WaitStatus.TIMEOUT

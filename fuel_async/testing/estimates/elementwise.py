@@ -130,7 +130,11 @@ def _pow(node: Node, args: Sequence[Operand]) -> Result:
     y = np.power(a, b)
     corners = [np.abs(np.power(a + i * ea, b + j * eb) - y) for i in (-1, 1) for j in (-1, 1)]
     moved = np.where((ea > 0) & (a - ea <= 0), math.inf, np.maximum.reduce(corners))
-    return rounded(node, 32, y, np.where((ea == 0) & (eb == 0), 0.0, moved))
+    # The square root of -inf is NaN, its power of a half is inf (C23, F.10.4.4): numpy gives the one or the other.
+    torn = np.isneginf(a) & (b == 0.5)
+    return rounded(
+        node, 32, np.where(torn, 0.0, y), np.where(torn, math.inf, np.where((ea == 0) & (eb == 0), 0.0, moved))
+    )
 
 
 def _pick(f: Callable[[Array, Array], Array]) -> Rule:
