@@ -131,14 +131,15 @@ class VulkanArena:
         self._arrays: dict[int, VulkanArray] = {}
 
     def array(self, slots: SlotTable, slot: int) -> VulkanArray:
-        """A temporary as copies take it."""
+        """A temporary as copies take it; an output of a bundle lies row-major some bytes into that."""
         found = self._arrays.get(slot)
         if found is None:
             if slots.classes[slot] != SlotClass.TEMPORARY:
                 raise InternalError(f"slot {slot} of class {slots.classes[slot]} is not in the arena")
-            kind, whole = slots.types[slot], self.bytes
+            kind, layout, whole = slots.types[slot], slots.layouts[slot], self.bytes
             shape: Any = kind.shape  # concrete: plans are made of nothing else
-            found = VulkanArray(whole.memory, whole.block, whole.offset + slots.places[slot], shape, kind.dtype, whole)
+            offset = whole.offset + slots.places[slot] + (layout.offset * kind.dtype.nbytes if layout else 0)
+            found = VulkanArray(whole.memory, whole.block, offset, shape, kind.dtype, whole)
             self._arrays[slot] = found
         return found
 

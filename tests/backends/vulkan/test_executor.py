@@ -15,6 +15,7 @@ from fuel_async.errors import FeedError, IndexOutOfRange, KernelFailed, NoBacken
 from fuel_async.ir import DType
 from fuel_async.registry import inflight_count
 from fuel_async.testing import synthetic_op
+from fuel_async.testing.reference import check_results
 from tests.backends.vulkan.support import FaultyLib, Opened, opened, values
 
 if TYPE_CHECKING:
@@ -276,3 +277,24 @@ async def test_an_index_out_of_range_is_the_error_that_it_is_on_the_host(one: Op
             texts.append(str(caught.value))
         assert executor.statistics().runs_failed == 1
     assert texts[0].split(", built")[0] == texts[1].split(", built")[0]
+
+
+async def test_each_output_of_a_bundle_crosses_by_itself(one: Opened) -> None:
+    """the second lies some bytes into the memory of both, also on the way back"""
+    g = fa.Graph("scanned")
+    u, a, b = g.input("u", (2, 5, 3)), g.input("a", (3, 4)), g.input("b", (2, 5, 4))
+    with g.on("cpu:0"):
+        y, last = fa.selective_scan(u, u, a, b, b)
+    with g.on(one.device.location):
+        twice, kept = y + y, last * 3.0
+    g.output("twice", twice)
+    g.output("last", kept)
+    g.output("plain", last)
+    feeds = {
+        "u": values(30, 1).reshape(2, 5, 3),
+        "a": -abs(values(12, 2)).reshape(3, 4),
+        "b": values(40, 3).reshape(2, 5, 4),
+    }
+    async with fa.Executor([one.device, "cpu:0"]) as executor:
+        for _ in range(3):
+            check_results(g, feeds, await executor.run(g, feeds))
