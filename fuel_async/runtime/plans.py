@@ -49,6 +49,8 @@ class PlanCache:
         #: By the identity of the graph, which a weak reference guards: a look-up costs a tenth of a microsecond.
         self._prepared: dict[int, tuple[weakref[FrozenGraph], dict[Key, Prepared]]] = {}
         self._plans: OrderedDict[tuple[object, ...], tuple[Plan, Measured]] = OrderedDict()
+        #: Of those plans.
+        self._kernels = 0
         self._clock = count(1)
         self.made = 0
 
@@ -84,6 +86,8 @@ class PlanCache:
         prepared = self._make(plan, bound, self._session.device, generation, measured, self._free)
         with self._lock:
             self.made += 1
+            if plan_key not in self._plans:
+                self._kernels += plan.kernels
             self._plans[plan_key] = entry
             self._drop_old_plans()
             by_key = self._prepared.setdefault(id(graph), (self._guard(graph), {}))[1]
@@ -126,6 +130,7 @@ class PlanCache:
         with self._lock:
             self._prepared.clear()
             self._plans.clear()
+            self._kernels = 0
 
     def _surplus(self) -> list[Prepared]:
         entries = [
@@ -139,9 +144,9 @@ class PlanCache:
         return [entry[1].pop(key) for _, graph, key, _ in surplus if (entry := self._prepared.get(graph)) is not None]
 
     def _drop_old_plans(self) -> None:
-        newest_first = [plan.kernels for plan, _ in reversed(self._plans.values())]
-        for _ in range(len(newest_first) - _within_bounds(newest_first, MOST_PLANS)):
-            self._plans.popitem(last=False)
+        while len(self._plans) > 1 and (len(self._plans) > MOST_PLANS or self._kernels > MOST_KERNELS):
+            _, (plan, _) = self._plans.popitem(last=False)
+            self._kernels -= plan.kernels
 
     def _guard(self, graph: FrozenGraph) -> weakref[FrozenGraph]:
         """A reference that makes the cache forget the graph with its last holder."""
