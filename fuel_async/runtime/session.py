@@ -36,7 +36,7 @@ T = TypeVar("T")
 _BREATH_NS = 50_000
 
 #: It keeps the interpreter for at most this long: longer than a lane may, since a graph is planned once and run often.
-PLANNER_STRETCH_NS = 1_000_000
+PLANNER_STRETCH_NS = 700_000
 
 
 class WorkerCall(Generic[T]):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Kernels that hold the interpreter run for at least and at most this long between two sleeps.
 STRETCH_NS = 200_000
-LONGEST_STRETCH_NS = 500_000
+LONGEST_STRETCH_NS = 350_000
 
 #: A stretch lasts this many times as long as a sleep costs: the price of giving away stays near a quarter.
 STRETCH_PER_SLEEP = 2.5

@@ -596,10 +596,10 @@ def test_a_lane_says_when_the_next_word_is_due(clock: Clock, server: _Server) ->
 
 
 def test_stretches_grow_with_the_price_of_a_sleep(clock: Clock, server: _Server) -> None:
-    clock.sleep_ns = 150_000
+    clock.sleep_ns = 120_000
     while not clock.slept:
         _paced(server, clock, 64_000)
-    assert server._stretch_ns == 375_000
+    assert server._stretch_ns == 300_000
     clock.sleep_ns = 10**7
     while len(clock.slept) < 2:
         _paced(server, clock, 64_000)
