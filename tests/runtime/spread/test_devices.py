@@ -125,6 +125,7 @@ def test_devices_come_and_go_under_a_stream_of_runs(stage: Stage) -> None:
         await asyncio.gather(change(), *[serve(worker) for worker in range(8)])
         assert lost + done == 32
         assert done
+        await world.engine.idle()
         assert world.ex.statistics().runs_failed == lost
 
     stage(scenario, 3)
