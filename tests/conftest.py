@@ -7,6 +7,7 @@ would suffer: `@pytest.mark.asyncio(loop_factories=["default"])`.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 import sys
@@ -54,6 +55,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is there before the first test out of the collections that many tests make: it stays to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 class DebugLoop(asyncio.SelectorEventLoop):
