@@ -5,7 +5,7 @@ the same on all of them, and what crosses regions is listed. Devices of differen
 then has a program for each kind that can run all of it, and no region holds rows of which only some can run somewhere.
 
 `make_plan` is pure and O(nodes): the same graph, target and options give the same plan. It calls `breathe` at least
-every 64 nodes.
+every 64 nodes, and where a C call goes through many of them, every few thousand.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def make_plan(graph: FrozenGraph, target: Target, breathe: Breathe = no_breath) 
     """Plan `graph`, whose symbols are bound, for `target`. `NoBackendForOp` when a node has no kernel there."""
     rows = lower(graph, target, breathe)
     costs = _costs(rows, breathe)
-    regions, pins = _cut(rows, costs, breathe)
     kinds = target.kinds if target.others else ()
+    regions, pins = _cut(rows, costs, len(kinds), breathe)
     order = _order(regions, breathe)
     arena = assign_offsets(rows, order, regions.region_of, _before(regions, breathe), breathe)
     slots = SlotTable(rows.classes, rows.places, rows.types, rows.layouts)
@@ -149,11 +149,11 @@ def _regions(programs: Sequence[Programs], regions: Cut, pins: Pins, crossing: C
     return tuple(made)
 
 
-def _cut(rows: Rows, costs: array[int], breathe: Breathe) -> tuple[Cut, Pins]:
-    """Assign rows to regions; with the pin of each region."""
+def _cut(rows: Rows, costs: array[int], several: int, breathe: Breathe) -> tuple[Cut, Pins]:
+    """Assign rows to regions, for so many kinds of devices if they are `several`; with the pin of each region."""
     outputs = _output_rows(rows)
     pins = row_pins(rows, breathe) if rows.graph.pins else [None]
-    kinds = row_kinds(rows, breathe)
+    kinds = row_kinds(rows, breathe) if several else []
     if rows.graph.pins or kinds:
         marks = list(zip(pins if rows.graph.pins else repeat(None), kinds or repeat(0), strict=False))
         found, met = cut_marked(costs, rows.preds, outputs, marks, breathe)
