@@ -1,7 +1,4 @@
-"""A device's memory: arenas and arrays cut from a few large blocks, within a budget.
-
-The budget is enforced here, since drivers enforce none: some give gigabytes beyond their heaps.
-"""
+"""A device's memory: which of its kinds arrays lie in, and arenas and arrays cut from blocks of that."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fuel_async.backends.grids.blocks import Block, Blocks
+from fuel_async.backends.blocks import DEFAULT_BUDGET_SHARE, Block, Blocks
 from fuel_async.backends.vulkan.physical import DEVICE_LOCAL, HOST_CACHED, HOST_COHERENT, HOST_VISIBLE, MemoryType
 from fuel_async.dispatch import SlotClass, SlotTable
 from fuel_async.errors import InternalError, OutOfMemory
@@ -26,9 +23,6 @@ if TYPE_CHECKING:
     from fuel_async.backends.vulkan.context import Context
     from fuel_async.backends.vulkan.site import Site
     from fuel_async.backends.vulkan.staging import StagingRing
-
-#: The share of a device's largest heap that may be in use unless an executor says otherwise.
-DEFAULT_BUDGET_SHARE = 0.8
 
 #: Storage buffer, source and destination of copies.
 _USAGE = 0x20 | 0x1 | 0x2
@@ -146,9 +140,9 @@ class VulkanMemory:
         context = self.context
         if context.lost is not None:
             raise fresh(context.lost)
-        place = self._blocks.take(math.prod(shape) * dtype.nbytes)
-        made = VulkanArray(self, place[0], place[1], shape, dtype)
-        self._blocks.give_with(made, place)
+        taken = self._blocks.take(math.prod(shape) * dtype.nbytes)
+        made = VulkanArray(self, taken.block, taken.offset, shape, dtype)
+        self._blocks.free_with(made, taken)
         return made
 
     def _make(self, nbytes: int, number: int) -> VulkanBlock:

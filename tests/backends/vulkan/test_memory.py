@@ -1,4 +1,4 @@
-"""A device's memory: the budget, kinds of memory, and copies in and out."""
+"""A device's memory: stretches of blocks, the budget, kinds of memory, and copies in and out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fuel_async.backends.grids import blocks
+from fuel_async.backends import blocks
 from fuel_async.backends.vulkan import staging
 from fuel_async.backends.vulkan.memory import choose_type, staging_type
 from fuel_async.backends.vulkan.physical import (
