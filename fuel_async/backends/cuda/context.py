@@ -6,6 +6,7 @@ device nothing is ever freed: freeing fails after a crash, and blocks while a ke
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -41,9 +42,9 @@ class Context:
         #: What lives as long as the context, and of a lost one for ever.
         self._owned: list[Any] = [self.events]
 
-    def here(self) -> Any:
+    def here(self) -> Here:
         """Make this the thread's current device for a `with` block. Takes about a microsecond."""
-        return self.cuda.Device(self.ordinal)
+        return Here(self.runtime, self.ordinal)
 
     # --- calling ----------------------------------------------------------------------------------
 
@@ -123,6 +124,26 @@ class Context:
                     self.on_lost.remove(call)
 
         return end
+
+
+class Here:
+    """A device as the current one of a thread for a `with` block."""
+
+    __slots__ = ("_before", "_ordinal", "_runtime")
+
+    def __init__(self, runtime: Any, ordinal: int) -> None:
+        self._runtime, self._ordinal, self._before = runtime, ordinal, ordinal
+
+    def __enter__(self) -> None:
+        self._before = self._runtime.getDevice()
+        if self._before != self._ordinal:
+            self._runtime.setDevice(self._ordinal)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before != self._ordinal:
+            # A thread whose device is lost cannot go back there, and that is no fault of this one's.
+            with contextlib.suppress(RuntimeError):
+                self._runtime.setDevice(self._before)
 
 
 class Events:

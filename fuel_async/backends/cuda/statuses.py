@@ -60,9 +60,7 @@ def status_of(error: BaseException) -> int | None:
     return status if isinstance(status, int) and not _is_of_blas(error) else None
 
 
-def error_of(
-    device: str, call: str, error: BaseException, nbytes: int = 0, budget_nbytes: int = 0
-) -> DeviceError:
+def error_of(device: str, call: str, error: BaseException, nbytes: int = 0, budget_nbytes: int = 0) -> DeviceError:
     """The error that a failed call becomes: `DeviceLost`, `OutOfMemory`, else `CudaError`; the original is its cause.
 
     `nbytes` and `budget_nbytes` are what was asked for, and of how much.

@@ -32,3 +32,14 @@ class Stream:
 
             self._blas = self.context.own(handle_on(self.context.driver.cupy, self.ptr))
         return self._blas
+
+    def finish(self) -> None:
+        """Block until all that is on it is done. Within `Context.here`; `DeviceError`."""
+        context = self.context
+        try:
+            event = context.events.take()
+            event.record(self.raw)
+        except Exception as error:
+            raise context.noted(context.unheard(error, "cudaEventRecord")) from None
+        context.wait(event)
+        context.events.give(event)

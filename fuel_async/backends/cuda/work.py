@@ -30,9 +30,7 @@ class Work:
     #: Whether the host must be through with what it waits for: it reads host memory when it is put on the stream.
     reads_host = False
 
-    def __init__(
-        self, line: Line, held: tuple[Any, ...], waits: Sequence[CompletionHandle], predicted_ns: int
-    ) -> None:
+    def __init__(self, line: Line, held: tuple[Any, ...], waits: Sequence[CompletionHandle], predicted_ns: int) -> None:
         """`held` is what the device works on."""
         self.line, self.held, self.waits = line, held, waits
         self.point = Point(line.order)
@@ -69,6 +67,9 @@ class Work:
 
     def finish(self) -> None:
         """What is left to do in the line's thread once the device is through with it. Raises what goes wrong."""
+
+    def let_go(self) -> None:
+        """Give back what it used, once the device is through with it."""
 
     # --- outcome ----------------------------------------------------------------------------------
 
