@@ -8,7 +8,7 @@ import pytest
 
 from fuel_async.testing.cuda_double.compiling import missing_compiler
 from tests.backends.cuda.source_rig import SourceRig
-from tests.backends.vulkan.test_kernels import (  # noqa: F401
+from tests.backends.grids.kernel_laws import (  # noqa: F401
     TestCopies,
     TestIndices,
     TestMatmul,
