@@ -1,0 +1,73 @@
+"""Faults that are still to strike, and those that strike by chance."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from fuel_async.testing.cuda_double.statuses import CUDARuntimeError
+
+if TYPE_CHECKING:
+    from fuel_async.testing.cuda_double.model import Fault, RandomFaults
+
+
+class Faults:
+    """What is to go wrong on a machine. Any thread may ask; each fault strikes as often as it says."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[Fault] = []
+        self._random: RandomFaults | None = None
+        self._chances: Counter[tuple[int, str]] = Counter()
+        #: How many struck, by device.
+        self.struck: Counter[int] = Counter()
+
+    def add(self, fault: Fault) -> None:
+        """Let `fault` strike when its turn comes."""
+        with self._lock:
+            self._waiting.append(fault)
+
+    def at_random(self, faults: RandomFaults | None) -> None:
+        """Let faults strike by chance; None: no more."""
+        with self._lock:
+            self._random = faults
+
+    def strike(self, device: int, place: str) -> None:
+        """Raise the fault whose turn it is at this place. `CUDARuntimeError`."""
+        if not self._waiting and self._random is None:
+            return
+        with self._lock:
+            status = self._due(device, place) or self._by_chance(device, place)
+            if status:
+                self.struck[device] += 1
+        if status:
+            raise CUDARuntimeError(status)
+
+    def _due(self, device: int, place: str) -> int:
+        for fault in self._waiting:
+            if (fault.device, fault.at) != (device, place):
+                continue
+            if fault.after > 0:
+                fault.after -= 1
+                continue
+            fault.times -= 1
+            if fault.times <= 0:
+                self._waiting.remove(fault)
+            return fault.status
+        return 0
+
+    def _by_chance(self, device: int, place: str) -> int:
+        """The n-th chance of a place fails or not whatever the threads do."""
+        faults = self._random
+        if faults is None or place not in faults.places:
+            return 0
+        if faults.devices is not None and device not in faults.devices:
+            return 0
+        self._chances[device, place] += 1
+        chance = f"{faults.seed} {device} {place} {self._chances[device, place]}"
+        drawn = int.from_bytes(blake2b(chance.encode(), digest_size=8).digest(), "little")
+        if drawn >= faults.rate * 2**64:
+            return 0
+        return faults.statuses[drawn % len(faults.statuses)]

@@ -1,0 +1,82 @@
+"""One device of a machine: its model, its health, its engines, and the gate that holds its streams up."""
+
+from __future__ import annotations
+
+import threading
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fuel_async.testing.cuda_double.faults import Faults
+    from fuel_async.testing.cuda_double.model import DeviceModel
+    from fuel_async.testing.cuda_double.work import Engine, StreamWork
+
+
+class Gpu:
+    """A device. Any thread may read it."""
+
+    def __init__(self, index: int, model: DeviceModel, faults: Faults) -> None:
+        self.index, self.model = index, model
+        #: The status that ended it; 0 while it works. And what an operation really raised.
+        self.status = 0
+        self.cause: BaseException | None = None
+        self.used_nbytes = 0
+        self.peak_nbytes = 0
+        #: Devices whose memory its kernels may use.
+        self.peers: set[int] = set()
+        self.streams: list[StreamWork] = []
+        self.lock = threading.RLock()
+        self._faults = faults
+        self._free_s: dict[str, float] = {}
+        self._gate = threading.Event()
+        self._gate.set()
+
+    def fail(self, status: int, cause: BaseException | None = None) -> None:
+        """End it with `status`. The first one stays."""
+        with self.lock:
+            if not self.status:
+                self.status, self.cause = status, cause
+
+    def hang(self) -> None:
+        """Let no stream begin anything more."""
+        self._gate.clear()
+
+    def release(self) -> None:
+        """Let the streams go on."""
+        self._gate.set()
+
+    def pass_gate(self) -> None:
+        """Wait while the device hangs."""
+        self._gate.wait()
+
+    def strike(self, name: str) -> None:
+        """Raise the fault whose turn it is for an operation, if any. `CUDARuntimeError`."""
+        place = {"launch": "launch", "graph": "launch", "copy": "copy", "fill": "copy"}.get(name)
+        if place is not None:
+            self._faults.strike(self.index, place)
+
+    def book(self, engine: Engine, duration_s: float) -> float:
+        """Take an engine for `duration_s` as soon as it is free; return when that ends, on the performance counter."""
+        now_s = perf_counter()
+        if engine == "none":
+            return 0.0
+        with self.lock:
+            start_s = max(now_s, self._free_s.get(engine, 0.0)) if duration_s else now_s
+            end_s = start_s + duration_s
+            if duration_s:
+                self._free_s[engine] = end_s
+        return end_s + self.model.latency_s
+
+    def take(self, nbytes: int) -> bool:
+        """Count `nbytes` as allocated if there is room."""
+        with self.lock:
+            if self.used_nbytes + nbytes > self.model.memory_nbytes:
+                return False
+            self.used_nbytes += nbytes
+            self.peak_nbytes = max(self.peak_nbytes, self.used_nbytes)
+            return True
+
+    def give(self, nbytes: int) -> None:
+        """Count them as free again."""
+        with self.lock:
+            self.used_nbytes -= nbytes
