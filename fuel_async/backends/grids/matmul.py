@@ -83,8 +83,11 @@ def _serves(left: int, right: int) -> bool:
     return right in (left, 1) or (left > right > 0 and left % right == 0)
 
 
-def _batches(left: Operand, right: Operand, params: MatmulParams) -> Axes:
-    """Each batch dimension as two: which of the right's, and which of those that share it."""
+def batches_of(left: Operand, right: Operand, params: MatmulParams) -> Axes:
+    """Return the batch axes with the strides of left and right.
+
+    Each batch dimension is two: which of the right's, and which of those that share it.
+    """
     sizes, lefts, rights = list[int](), list[int](), list[int]()
     for axis, (ours, theirs) in enumerate(zip(params.lhs_batch_dims, params.rhs_batch_dims, strict=True)):
         share = ours // theirs if theirs else 1
@@ -105,7 +108,7 @@ def _product(
     """Return the dispatch of the product into one operand: place, first element, and type."""
     left, right, bias = operands[0], operands[1], operands[2] if op is OpKind.FusedLinear else None
     place, target_at, out = into
-    batches, tiles = _batches(left, right, params), tiling(params.m, params.n, limits)
+    batches, tiles = batches_of(left, right, params), tiling(params.m, params.n, limits)
     if not left.dtype.is_float:
         tiles = Tiling(16, tiles.down if tiles.down > 4 else 8, 1)
     splits = splits_of(params.k, left.dtype)

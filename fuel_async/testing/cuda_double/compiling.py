@@ -203,8 +203,8 @@ class _Unit:
 
 
 def kernels_of(code: str) -> tuple[str, ...]:
-    """Return the names of a program's kernels, in order."""
-    return tuple(_KERNEL.findall(code))
+    """Return the names of a program's kernels, in order; one that is written for several macros is one."""
+    return tuple(dict.fromkeys(_KERNEL.findall(code)))
 
 
 def _has_barriers(code: str) -> bool:

@@ -26,10 +26,12 @@ from fuel_async.ir.ops.elementwise import Cast
 from fuel_async.testing.estimates import estimate
 from fuel_async.testing.estimates.bounds import Estimate
 from tests.backends.grids.support import by_key
-from tests.backends.vulkan.kernel_rig import Rig, rigs
+from tests.backends.vulkan.kernel_rig import rigs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from tests.backends.grids.rig import Rig
 
 Array = npt.NDArray[Any]
 F32 = DType.F32

@@ -69,6 +69,21 @@ def test_programs_that_are_compiled_together_are_those_that_are_compiled_alone()
     assert compiled(SCALE, ["-DPLUS=3"]) is together[3]
 
 
+def test_a_kernel_may_be_written_for_either_of_two_macros() -> None:
+    code = """
+    #ifdef TWO
+    extern "C" __global__ void kernel_main(int *a, int *b) {
+        *b = 2;
+    #else
+    extern "C" __global__ void kernel_main(int *a) {
+    #endif
+        *a = 1;
+    }
+    """
+    assert kernel(code).sizes == (8,)
+    assert kernel(code, "-DTWO").sizes == (8, 8)
+
+
 SUM = """
 extern "C" __global__ void kernel_main(const float *x, float *sums, unsigned int count) {
     extern __shared__ float dynamic[];

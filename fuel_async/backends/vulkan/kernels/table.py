@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.backends.grids import elementwise
+from fuel_async.backends.grids import elementwise, formats
 from fuel_async.backends.grids.catalog import MODULES
 from fuel_async.backends.grids.table import Pack, register, source_of
 from fuel_async.backends.vulkan import shaders, spirv
@@ -27,7 +27,7 @@ NEVER = frozenset({elementwise.CIRCULAR_DOUBLE})
 
 def register_vulkan_kernels(table: KernelBindingTable) -> None:
     """Add every kernel of Vulkan devices to an open table: one row for each (op, dtypes)."""
-    register(table, Pack(BackendId.VULKAN, KERNEL_SOURCE, _once, _fixed, {elementwise: spirv.WRITERS}, NEVER))
+    register(table, Pack(BackendId.VULKAN, KERNEL_SOURCE, _once, _fixed, {elementwise: (formats, *spirv.WRITERS)}, NEVER))
 
 
 def _fixed() -> bytes:
