@@ -63,6 +63,7 @@ class Captures:
         if self._stream is None:
             self._stream = Stream(self._context)
         stream = self._stream
+        launches.prepare(stream)
         try:
             stream.raw.begin_capture(_THREAD_LOCAL)
             launches.run(stream)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from fuel_async.backends.cuda.kernels.code import ENTRY, code_of
 from fuel_async.errors import InternalError
 
 if TYPE_CHECKING:
@@ -39,16 +40,14 @@ class Functions:
         return found
 
     def _make(self, shader: Shader) -> Any:
-        from fuel_async.backends.cuda.kernels.code import code_of
-
         context = self._context
         lacking = shader.needs - context.physical.limits.features
         if lacking:
             raise InternalError(f"shader {shader.name} needs {', '.join(sorted(lacking))}, which {context.name} lacks")
-        source, options, name = code_of(shader)
+        code = code_of(shader)
         try:
             with context.here():
-                return context.driver.cupy.RawModule(code=source, options=options).get_function(name)
+                return context.driver.cupy.RawModule(code=code.text, options=code.options).get_function(ENTRY)
         except context.cuda.compiler.CompileException as error:
             raise InternalError(
                 f"shader {shader.name} was refused by the compiler of {context.name}: {error}"

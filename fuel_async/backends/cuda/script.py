@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fuel_async.backends.cuda.blas import arguments
+from fuel_async.backends.cuda.kernels.gemm import Gemm
 from fuel_async.errors import InternalError
 
 if TYPE_CHECKING:
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 
     #: What it is called with besides addresses: (grid, block), and what comes after the addresses.
     Sizes = tuple[tuple[int, int, int], tuple[int, int, int]]
+
+
+class _Product(NamedTuple):
+    """One call of cuBLAS, but for addresses."""
+
+    gemm: Gemm
+    #: By place.
+    operands: Sequence[Bound]
 
 
 class _Step(NamedTuple):
@@ -37,16 +47,25 @@ class Launches:
     __slots__ = ("_calls",)
 
     def __init__(self, calls: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
+        """Each is a function with its arguments; None stands for cuBLAS, which takes its handle first."""
         self._calls = calls
 
     def __len__(self) -> int:
         return len(self._calls)
 
+    def prepare(self, stream: Stream) -> None:
+        """Make what the stream needs for them and cannot make while it captures. Within `Context.here`."""
+        if any(function is None for function, _ in self._calls):
+            _ = stream.blas
+
     def run(self, stream: Stream) -> None:
         """Put them on a stream. Within `Context.here`; raises what the driver raises."""
         with stream.raw:
             for function, args in self._calls:
-                function(*args)
+                if function is None:
+                    stream.context.driver.blas.gemmStridedBatchedEx(stream.blas, *args)
+                else:
+                    function(*args)
 
 
 class Script:
@@ -59,7 +78,7 @@ class Script:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._steps: list[_Step] = []
+        self._steps: list[_Step | _Product] = []
         #: Equal words are one object.
         self._words: dict[bytes, tuple[Any, ...]] = {}
 
@@ -68,8 +87,11 @@ class Script:
         """How many there are."""
         return len(self._steps)
 
-    def add(self, dispatch: Dispatch, operands: Sequence[Bound]) -> None:
+    def add(self, dispatch: Dispatch | Gemm, operands: Sequence[Bound]) -> None:
         """Append a dispatch of a kernel with these operands. Compiles its code: up to a second, the first time."""
+        if isinstance(dispatch, Gemm):
+            self._steps.append(_Product(dispatch, operands))
+            return
         shader = dispatch.shader
         if len(dispatch.push) != shader.push_nbytes:
             raise InternalError(f"{len(dispatch.push)} bytes of words for {shader.name}: {shader.push_nbytes}")
@@ -87,15 +109,21 @@ class Script:
     def bind(self, place: Callable[[Space], CudaArray]) -> Launches:
         """Make the arguments of all launches."""
         bases: dict[Space, int] = {}
+
+        def address(one: Bound) -> int:
+            base = bases.get(one.space)
+            if base is None:
+                base = bases[one.space] = place(one.space).ptr
+            return base + one.start
+
         calls: list[tuple[Any, tuple[Any, ...]]] = []
-        for function, sizes, operands, words in self._steps:
-            pointers = []
-            for one in operands:
-                base = bases.get(one.space)
-                if base is None:
-                    base = bases[one.space] = place(one.space).ptr
-                pointers.append(np.uint64(base + one.start))
-            calls.append((function, (*sizes, (*pointers, *words))))
+        for step in self._steps:
+            if isinstance(step, _Product):
+                addresses = [address(one) for one in step.operands]
+                calls.append((None, arguments(step.gemm, addresses.__getitem__)))
+            else:
+                pointers = [np.uint64(address(one)) for one in step.operands]
+                calls.append((step.function, (*step.sizes, (*pointers, *step.words))))
         return Launches(calls)
 
     def _given(self, push: bytes) -> tuple[Any, ...]:

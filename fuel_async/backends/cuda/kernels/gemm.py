@@ -152,4 +152,6 @@ def _at(matrices: Sequence[Matrix], starts: Sequence[int]) -> Iterator[Matrix]:
 def _starts(loops: Sequence[tuple[int, tuple[int, ...]]]) -> Iterator[tuple[int, ...]]:
     """Where the matrices of left, right and target begin in each turn of nested loops of (size, steps)."""
     for at in product(*[range(size) for size, _ in loops]):
-        yield tuple([sum(number * steps[side] for number, (_, steps) in zip(at, loops, strict=True)) for side in range(3)])
+        yield tuple(
+            [sum(number * steps[side] for number, (_, steps) in zip(at, loops, strict=True)) for side in range(3)]
+        )
