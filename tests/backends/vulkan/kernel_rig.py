@@ -1,48 +1,25 @@
-"""Runs single kernels on the software devices there are, beside the host's kernels."""
+"""The software devices there are, for tests of single kernels."""
 
 from __future__ import annotations
 
-import math
 import os
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from fuel_async.backends.base import Absent
 from fuel_async.backends.vulkan.discovery import physical_devices
-from fuel_async.backends.vulkan.kernels.base import Limits, VulkanKernel
-from fuel_async.backends.vulkan.operands import bound
 from fuel_async.backends.vulkan.script import Recording, Script
-from fuel_async.ir import DType, Layout, OpKind
+from fuel_async.ir import DType
+from tests.backends.grids.rig import Array, Rig
 from tests.backends.vulkan.support import DEMANDED, DRIVERS, opened, options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from fuel_async.backends.grids.operands import Bound
     from fuel_async.backends.vulkan.device import VulkanDevice
-    from fuel_async.backends.vulkan.kernels.base import Dispatch
     from fuel_async.backends.vulkan.memory import VulkanArray
-    from fuel_async.backends.vulkan.operands import Bound
-    from fuel_async.dispatch import OpParams
-
-Array: TypeAlias = npt.NDArray[Any]
-
-#: What memory holds before it is written: NaN in every float type.
-FILL = 0xFF
-#: Bytes before and behind an output that no kernel may write.
-GUARD = 256
-
-#: What plans are made for where no device is looked at.
-LIMITS = Limits(
-    max_invocations=256,
-    max_groups=(65_535, 65_535, 65_535),
-    shared_nbytes=32_768,
-    subgroup=8,
-    features=frozenset({"float64", "int8_storage", "int16_storage", "int64"}),
-    max_range_nbytes=1 << 27,
-)
 
 
 class _Played:
@@ -57,71 +34,27 @@ class _Played:
         return self._recording.commands
 
 
-class Rig:
-    """One device for tests of kernels."""
+class VulkanRig(Rig):
+    """A Vulkan device."""
 
     def __init__(self, device: VulkanDevice) -> None:
-        self.device, self.name, self.limits = device, device.info.name, device.site.limits
-        self.dispatches: Sequence[Dispatch] = ()
-        self.barriers = 0
+        super().__init__(device.info.name, device.site.limits, device.memory.alignment)
+        self.device = device
 
-    def can_run(self, kernel: VulkanKernel) -> bool:
-        """Whether the device has the features that the kernel needs."""
-        return kernel.needs <= self.limits.features
-
-    def run(
-        self,
-        kernel: VulkanKernel,
-        inputs: Sequence[Array],
-        shape: tuple[int, ...],
-        params: OpParams,
-        *,
-        limits: Limits | None = None,
-        over: int | None = None,
-    ) -> Array:
-        """Run a kernel over arrays as they lie, strides and all; `over` is the input that the output is.
-
-        `AssertionError` when an input or what lies around the output was written.
-        """
-        limits, out = limits or self.limits, kernel.dtypes[-1]
-        kinds = [kernel.dtypes[0]] * len(inputs) if kernel.variadic else kernel.operands[:-1]
-        lying = [_lying(kind, array) for kind, array in zip(kinds, inputs, strict=True)]
-        size, place = math.prod(shape) * out.nbytes, len(inputs)
-        lying.append((out, Layout.contiguous(shape, GUARD // out.nbytes), np.full(size + 2 * GUARD, FILL, np.uint8)))
-        sizes = kernel.scratch(params, [array.shape for array in inputs], shape)
-        lying += [(DType.U8, Layout.contiguous((nbytes,)), np.full(nbytes, FILL, np.uint8)) for nbytes in sizes]
-        if over is not None:
-            lying[place] = lying[over]
-        held = [self._fed(raw) for _, _, raw in lying]
-        spaces = [over if at == place and over is not None else at for at in range(len(lying))]
-        alignment = self.device.memory.alignment
-        operands = [
-            bound(kind, layout, (0, space), 0, alignment, limits)
-            for space, (kind, layout, _) in zip(spaces, lying, strict=True)
-        ]
-        self.dispatches = kernel.dispatches([one.operand for one in operands], params, limits)
-        self._play(operands, held)
-        for at, (array, (_, _, raw)) in enumerate(zip(held[:place], lying, strict=False)):
-            assert at == over or array.read().tobytes() == raw.tobytes(), f"input {at} was written"
-        got = held[spaces[place]].read()
-        start = lying[place][1].offset * out.nbytes
-        if over is None:
-            assert (got[:start] == FILL).all(), "bytes before the output were written"
-            assert (got[start + size :] == FILL).all(), "bytes behind the output were written"
-        return got[start : start + size].view(out.require_np()).reshape(shape)
-
-    def _fed(self, raw: Array) -> VulkanArray:
+    def hold(self, raw: Array) -> VulkanArray:
         array = self.device.memory.allocate_array((len(raw),), DType.U8)
         host = array.host
         assert host is not None  # software devices have the host's memory
         host[...] = raw
         return array
 
-    def _play(self, operands: Sequence[Bound], held: Sequence[VulkanArray]) -> None:
+    def read(self, held: VulkanArray) -> Array:
+        return held.read()
+
+    def play(self, operands: Sequence[Bound], held: Sequence[VulkanArray]) -> None:
         script = Script(self.device.site)
         for dispatch in self.dispatches:
             script.add(dispatch, operands)
-        self.barriers = script.barriers
         recording = script.record(lambda space: held[space[1]])
         self.device.lanes[0].submit(_Played(recording)).wait(60.0)
 
@@ -132,21 +65,6 @@ def rigs() -> Iterator[list[Rig]]:
     if not there and not os.environ.get(DEMANDED):
         pytest.skip("no software Vulkan driver, or the package vulkan is missing; on Debian: mesa-vulkan-drivers")
     held = [opened(name) for name in (DRIVERS if os.environ.get(DEMANDED) else there)]
-    yield [Rig(each.device) for each in held]
+    yield [VulkanRig(each.device) for each in held]
     for each in held:
         each.close()
-
-
-def by_key(families: Iterable[Iterable[VulkanKernel]]) -> dict[tuple[OpKind, tuple[DType, ...]], VulkanKernel]:
-    """Kernels by op and dtypes."""
-    return {(kernel.op, kernel.dtypes): kernel for family in families for kernel in family}
-
-
-def _lying(kind: DType, array: Array) -> tuple[DType, Layout, Array]:
-    """An array as type, layout, and all bytes that it is a view of."""
-    base = array
-    while isinstance(base.base, np.ndarray):
-        base = base.base
-    start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
-    steps = tuple([step // kind.nbytes for step in array.strides])
-    return kind, Layout(array.shape, steps, start // kind.nbytes), np.frombuffer(base.tobytes(), np.uint8)

@@ -8,10 +8,10 @@ result or operand may count as 0 there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from fuel_async.backends.grids.formats import Format
 from fuel_async.backends.vulkan.spirv.module import F32, F64, U32, U64, Ext, Kind, Op
-from fuel_async.ir import DType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,24 +19,8 @@ if TYPE_CHECKING:
     from fuel_async.backends.vulkan.spirv.code import Reg
 
 
-class Format(NamedTuple):
-    """Where the parts of a float are: bits of the fraction, the exponent's bias, the magnitude of infinity."""
-
-    fraction: int
-    bias: int
-    #: Magnitudes above are NaN; in a format without infinities it is the largest number.
-    top: int
-
-
 #: By kind: the formats in which is computed.
 WIDE: Mapping[Kind, Format] = {F32: Format(23, 127, 0xFF << 23), F64: Format(52, 1023, 0x7FF << 52)}
-#: By dtype: the formats of storage alone.
-NARROW: Mapping[DType, Format] = {
-    DType.F16: Format(10, 15, 0x7C00),
-    DType.BF16: Format(7, 127, 0x7F80),
-    DType.F8E4M3: Format(3, 7, 0x7E),
-}
-
 
 def magnitude(x: Reg) -> Reg:
     """The bits without the sign."""
@@ -217,7 +201,7 @@ def widened(bits: Reg, form: Format) -> Reg:
     normal = (size << shift) + ((127 - form.bias) << 23)
     least = size.converted(F32, Op.ConvertUToF) * 2.0 ** (1 - form.bias - form.fraction)
     finite = (size < (1 << form.fraction)).pick(least.bits(), normal)
-    endless = form.top & ((1 << form.fraction) - 1) == 0
+    endless = form.has_infinities
     # NaN keeps its fraction where infinities tell the exponent; else there is one NaN.
     special = (size << shift) | (0xFF << 23) if endless else bits.code.constant(U32, 0x7FC00000)
     first = form.top if endless else form.top + 1
@@ -228,7 +212,7 @@ def narrowed(x: Reg, form: Format) -> Reg:
     """The bits of a float32 in a narrow format, rounded half to even; too large becomes infinity, or NaN."""
     shift, sign_at = 23 - form.fraction, form.top.bit_length()
     bits, size = x.bits(), magnitude(x)
-    endless = form.top & ((1 << form.fraction) - 1) == 0
+    endless = form.has_infinities
     largest = form.top if endless else form.top + 1
     undefined = form.top | 1 << (form.fraction - 1) if endless else largest
     rounded = (size - ((127 - form.bias) << 23) + ((1 << (shift - 1)) - 1) + ((size >> shift) & 1)) >> shift

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from fuel_async.backends.grids.formats import NARROW
 from fuel_async.backends.vulkan.spirv import circular, floats, functions
 from fuel_async.backends.vulkan.spirv.code import Code, Reg
 from fuel_async.backends.vulkan.spirv.module import BOOL, F32, F64, U8, U16, U32, U64, Ext, Kind, Op
@@ -15,9 +16,6 @@ from fuel_async.ir import DType, Prim
 
 #: Elements in storage, by size: floats are loaded and stored as their bits.
 STORED: Mapping[int, Kind] = {1: U8, 2: U16, 4: U32, 8: U64}
-
-#: What there is for float32 alone.
-SINGLE_ONLY = frozenset({Prim.SIN, Prim.COS})
 
 
 def held_as(dtype: DType) -> Kind:
@@ -135,10 +133,10 @@ TRUTHS: Mapping[Prim, Rule] = {
 
 def converted(x: Reg, source: DType, target: DType) -> Reg:
     """Return x, of dtype `source`, in dtype `target`."""
-    if source in floats.NARROW:
-        x, source = floats.widened(x, floats.NARROW[source]), DType.F32
-    if target in floats.NARROW:
-        return floats.narrowed(_to_float(x, source, F32, rounded_again=True), floats.NARROW[target])
+    if source in NARROW:
+        x, source = floats.widened(x, NARROW[source]), DType.F32
+    if target in NARROW:
+        return floats.narrowed(_to_float(x, source, F32, rounded_again=True), NARROW[target])
     if target.is_float:
         return _to_float(x, source, held_as(target))
     return _to_integer(x, source, target)

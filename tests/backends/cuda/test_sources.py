@@ -1,0 +1,27 @@
+"""The fixed kernels in CUDA C, compiled for the CPU: the laws of the fixed kernels of grids hold for them, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fuel_async.testing.cuda_double.compiling import missing_compiler
+from tests.backends.cuda.source_rig import SourceRig
+from tests.backends.grids.kernel_laws import (  # noqa: F401
+    TestCopies,
+    TestIndices,
+    TestMatmul,
+    TestReductions,
+    TestRows,
+    host,
+    test_the_host_computes_the_same,
+    test_the_output_may_be_an_input_where_a_kernel_says_so,
+)
+
+pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=missing_compiler() or "")
+
+
+@pytest.fixture(scope="module")
+def devices() -> list[Any]:
+    return [SourceRig()]
