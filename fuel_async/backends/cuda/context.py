@@ -12,7 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.cuda.statuses import error_of
-from fuel_async.errors import DeviceError, DeviceLost
+from fuel_async.errors import DeviceLost, FuelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,11 +48,11 @@ class Context:
 
     # --- calling ----------------------------------------------------------------------------------
 
-    def failed(self, error: BaseException, call: str, nbytes: int = 0, budget_nbytes: int = 0) -> DeviceError:
+    def failed(self, error: BaseException, call: str, nbytes: int = 0, budget_nbytes: int = 0) -> FuelError:
         """The error that a failed call becomes; a loss of the device is noted. Not under a lock that a loss takes."""
         return self.noted(error_of(self.name, call, error, nbytes, budget_nbytes))
 
-    def noted(self, error: DeviceError) -> DeviceError:
+    def noted(self, error: FuelError) -> FuelError:
         """Return the error; a loss of the device is noted. Not under a lock that a loss takes."""
         if isinstance(error, DeviceLost) and error.device == self.name:
             self.lose(error)

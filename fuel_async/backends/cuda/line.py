@@ -78,6 +78,11 @@ class Line:
         """Time the stream has worked since it was made."""
         return self._busy_ns
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread has begun and not ended."""
+        return self._thread is not None and self._thread.is_alive()
+
     def take(self, work: Work) -> CompletionHandle:
         """Put work on the stream, or hold it back until it can go there. Never blocks, never raises."""
         try:

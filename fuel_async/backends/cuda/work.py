@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fuel_async.backends.cuda.line import Line
     from fuel_async.backends.cuda.streams import Stream
-    from fuel_async.errors import DeviceError
+    from fuel_async.errors import FuelError
 
 
 class Work:
@@ -40,7 +40,7 @@ class Work:
         self.is_late = False
         self.siblings: Sequence[Point] = ()
         #: What went wrong when it was put on the stream.
-        self.error: DeviceError | None = None
+        self.error: FuelError | None = None
         #: What it waits for that had not settled when its own end came.
         self.before = 0
         #: Whether it was taken before the line closed.
