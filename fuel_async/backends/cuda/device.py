@@ -55,7 +55,8 @@ class CudaDevice:
             [CudaLane(context, watch, number) for number in range(asked.lanes or options.streams)]
         )
         alone = CudaLane(context, watch, len(self.lanes))
-        self.site = Site(context, self.memory, Functions(context), Captures(context), physical.limits, alone)
+        limits = physical.limits(has_blas=driver.has_blas)
+        self.site = Site(context, self.memory, Functions(context, limits), Captures(context), limits, alone)
         self.memory.site = self.site
         self._inflight = inflight_of(info.location)
         #: For the kernels that they were derived from: that takes a millisecond.
