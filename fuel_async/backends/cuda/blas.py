@@ -49,8 +49,9 @@ def arguments(gemm: Gemm, address: Callable[[int], int]) -> tuple[Any, ...]:
     def matrix(of: Matrix) -> tuple[int, int, int, int]:
         return address(of.place) + of.offset * size, kind, of.leading, of.batch
 
+    m, n, k = gemm.sizes
     return (
-        gemm.right.operation, gemm.left.operation, gemm.n, gemm.m, gemm.k,
+        gemm.right.operation, gemm.left.operation, n, m, k,
         one, *matrix(gemm.right), *matrix(gemm.left),
         beta, *matrix(gemm.target), gemm.batches, gemm.compute_type, ALGORITHM,
     )  # fmt: skip

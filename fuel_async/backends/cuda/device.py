@@ -10,7 +10,6 @@ from fuel_async.backends.cuda.context import Context
 from fuel_async.backends.cuda.copying import CopyLane
 from fuel_async.backends.cuda.functions import Functions
 from fuel_async.backends.cuda.instance import CudaInstance
-from fuel_async.backends.cuda.kernels.gemm import with_library
 from fuel_async.backends.cuda.lane import CudaLane
 from fuel_async.backends.cuda.memory import CudaArena, CudaMemory
 from fuel_async.backends.cuda.peers import Peers
@@ -56,8 +55,8 @@ class CudaDevice:
             [CudaLane(context, watch, number) for number in range(asked.lanes or options.streams)]
         )
         alone = CudaLane(context, watch, len(self.lanes))
-        limits = with_library(physical.limits) if driver.has_blas else physical.limits
-        self.site = Site(context, self.memory, Functions(context), Captures(context), limits, alone)
+        limits = physical.limits(has_blas=driver.has_blas)
+        self.site = Site(context, self.memory, Functions(context, limits), Captures(context), limits, alone)
         self.memory.site = self.site
         self._inflight = inflight_of(info.location)
         #: For the kernels that they were derived from: that takes a millisecond.

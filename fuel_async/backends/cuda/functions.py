@@ -13,14 +13,14 @@ from fuel_async.errors import InternalError
 
 if TYPE_CHECKING:
     from fuel_async.backends.cuda.context import Context
-    from fuel_async.backends.grids.kernel import Shader
+    from fuel_async.backends.grids.kernel import Limits, Shader
 
 
 class Functions:
     """All compiled kernels of a device; they live as long as its context. Any thread."""
 
-    def __init__(self, context: Context) -> None:
-        self._context, self._lock = context, threading.RLock()
+    def __init__(self, context: Context, limits: Limits) -> None:
+        self._context, self._limits, self._lock = context, limits, threading.RLock()
         self._made: dict[Shader, Any] = context.own({})
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class Functions:
 
     def _make(self, shader: Shader) -> Any:
         context = self._context
-        lacking = shader.needs - context.physical.limits.features
+        lacking = shader.needs - self._limits.features
         if lacking:
             raise InternalError(f"shader {shader.name} needs {', '.join(sorted(lacking))}, which {context.name} lacks")
         code = code_of(shader)

@@ -73,7 +73,7 @@ def turned(*shape: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def test_a_dense_product_is_one_call() -> None:
     (found,) = planned(dense(4, 6), dense(6, 5))
     assert isinstance(found, Gemm)
-    assert ((found.m, found.n, found.k), found.batches, found.beta) == ((4, 5, 6), 1, 0.0)
+    assert (found.sizes, found.batches, found.beta) == ((4, 5, 6), 1, 0.0)
     assert [(one.place, one.offset, one.operation, one.leading) for one in (found.left, found.right, found.target)] == [
         (0, 5, AS_IT_LIES, 6), (1, 7, AS_IT_LIES, 5), (2, 3, AS_IT_LIES, 5),
     ]  # fmt: skip
@@ -96,17 +96,17 @@ def test_halves_are_summed_in_float32_and_float32_is_no_tf32(dtype: DType, data:
 
 def test_batches_that_share_the_right_are_more_rows() -> None:
     (found,) = planned(dense(3, 4, 6), dense(1, 6, 5))
-    assert ((found.m, found.n, found.k), found.batches) == ((12, 5, 6), 1)
+    assert (found.sizes, found.batches) == ((12, 5, 6), 1)
     (found,) = planned(((3, 1, 6), (6, 1, 1)), dense(1, 6, 5))
-    assert ((found.m, found.n, found.k), found.batches) == ((3, 5, 6), 1)
+    assert (found.sizes, found.batches) == ((3, 5, 6), 1)
     # Columns in one piece: the next batch is no next row.
     (found,) = planned(turned(3, 4, 6), dense(1, 6, 5))
-    assert ((found.m, found.n, found.k), found.batches, found.left.batch, found.right.batch) == ((4, 5, 6), 3, 24, 0)
+    assert (found.sizes, found.batches, found.left.batch, found.right.batch) == ((4, 5, 6), 3, 24, 0)
 
 
 def test_grouped_heads_are_more_rows_where_they_lie_so_and_calls_where_not() -> None:
     (found,) = planned(dense(2, 8, 4, 6), dense(2, 2, 6, 5))
-    assert ((found.m, found.n, found.k), found.batches) == ((16, 5, 6), 4)
+    assert (found.sizes, found.batches) == ((16, 5, 6), 4)
     calls = planned(turned(3, 8, 4, 6), dense(3, 2, 6, 5))
     assert [((one.m, one.n, one.k), one.batches, one.left.batch, one.right.batch) for one in calls] == [
         ((4, 5, 6), 6, 96, 30)

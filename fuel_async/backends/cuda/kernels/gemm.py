@@ -8,7 +8,7 @@ than that, nor float32 in TF32.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from fuel_async.backends.grids.grids import Axes
-    from fuel_async.backends.grids.kernel import Limits
 
 # cublasOperation_t: as it lies, and transposed.
 AS_IT_LIES, TRANSPOSED = 0, 1
@@ -69,10 +68,8 @@ class Gemm:
     left: Matrix
     right: Matrix
     target: Matrix
-    #: Rows and columns of the result, and terms of a sum.
-    m: int
-    n: int
-    k: int
+    #: m, n and k: rows and columns of the result, and terms of a sum.
+    sizes: tuple[int, int, int]
     batches: int
     dtype: DType
     #: 1 where it adds to what is in the target.
@@ -107,11 +104,6 @@ class Side(NamedTuple):
     column_step: int
 
 
-def with_library(limits: Limits) -> Limits:
-    """Return the limits of a device that has cuBLAS."""
-    return replace(limits, features=limits.features | {CUBLAS})
-
-
 def gemms(
     sides: tuple[Side, Side, Side], sizes: tuple[int, int, int], batches: Axes, dtype: DType, *, adds: bool
 ) -> list[Gemm] | None:
@@ -144,7 +136,7 @@ def gemms(
 def _gemm(matrices: _Three, sizes: tuple[int, int, int], batches: int, dtype: DType, *, adds: bool) -> Gemm:
     left, right, target = places = [matrix.place for matrix in matrices]
     reads = tuple(places) if adds else (left, right)
-    return Gemm(*matrices, *sizes, batches, dtype, float(adds), tuple(places), reads, (target,))
+    return Gemm(*matrices, sizes, batches, dtype, float(adds), tuple(places), reads, (target,))
 
 
 def _matrix(side: Side, rows: int, columns: int, batch: int) -> Matrix | None:
