@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fuel_async.backends.cuda.sources import ENTRY, options, source
-from fuel_async.backends.grids.catalog import Module
+from fuel_async.backends.cuda.kernels.code import ENTRY, code_of
 from fuel_async.backends.grids.kernel import Limits
 from fuel_async.testing.cuda_double.compiling import compiled
 from tests.backends.grids.rig import Array, Rig
@@ -15,7 +14,7 @@ from tests.backends.grids.rig import Array, Rig
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.backends.grids.kernel import Dispatch, Shader
+    from fuel_async.backends.grids.kernel import Dispatch
     from fuel_async.backends.grids.operands import Bound
 
 #: What CUDA devices have, as far as kernels care.
@@ -29,12 +28,6 @@ LIMITS = Limits(
 )
 #: Where allocations begin. Operands begin anywhere that suits their elements.
 ALLOCATED, ALIGNMENT = 256, 16
-
-
-def written(shader: Shader) -> tuple[str, tuple[str, ...]]:
-    """The text that a shader is in CUDA C, and what it is compiled with."""
-    assert isinstance(shader.code, Module)
-    return source(shader.code.source), options(shader.code.source, shader.code.defines, shader.spec)
 
 
 class SourceRig(Rig):
@@ -58,7 +51,7 @@ class SourceRig(Rig):
 
     def _launch(self, dispatch: Dispatch, operands: Sequence[Bound], held: Sequence[Array]) -> None:
         shader = dispatch.shader
-        function = compiled(*written(shader)).function(ENTRY)
+        function = compiled(*code_of(shader)).function(ENTRY)
         assert function.sizes == (*[8] * shader.bindings, len(dispatch.push)), "the words pushed are not the kernel's"
         seen = [operands[place] for place in dispatch.operands]
         pointers = [int(held[one.space[1]].ctypes.data) + one.start for one in seen]
