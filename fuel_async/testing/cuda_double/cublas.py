@@ -34,8 +34,8 @@ CUBLAS_POINTER_MODE_HOST: Final = 0
 CUBLAS_POINTER_MODE_DEVICE: Final = 1
 CUBLAS_DEFAULT_MATH: Final = 0
 CUBLAS_TENSOR_OP_MATH: Final = 1
-CUBLAS_PEDANTIC_MATH: Final = 2
-CUBLAS_TF32_TENSOR_OP_MATH: Final = 3
+#: A math mode that CuPy has no name for.
+TF32_MATH: Final = 3
 CUBLAS_GEMM_DEFAULT: Final = -1
 CUBLAS_COMPUTE_16F: Final = 64
 CUBLAS_COMPUTE_32F: Final = 68
@@ -202,8 +202,7 @@ def _gemm(
         return
     factors = (_scalar(alpha, SUMS[compute]), _scalar(beta, SUMS[compute]))
     is_tf32 = a.kind == 0 and (
-        compute == CUBLAS_COMPUTE_32F_FAST_TF32
-        or (state.math_mode == CUBLAS_TF32_TENSOR_OP_MATH and compute == CUBLAS_COMPUTE_32F)
+        compute == CUBLAS_COMPUTE_32F_FAST_TF32 or (state.math_mode == TF32_MATH and compute == CUBLAS_COMPUTE_32F)
     )
 
     def run() -> None:

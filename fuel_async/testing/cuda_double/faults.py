@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from fuel_async.testing.cuda_double.statuses import CUDARuntimeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fuel_async.testing.cuda_double.model import Fault, RandomFaults
 
 
@@ -34,20 +36,20 @@ class Faults:
         with self._lock:
             self._random = faults
 
-    def strike(self, device: int, place: str) -> None:
-        """Raise the fault whose turn it is at this place. `CUDARuntimeError`."""
+    def strike(self, device: int, place: str, allowed: Callable[[int], bool] = lambda _: True) -> None:
+        """Raise the fault whose turn it is at this place, of those with an `allowed` status. `CUDARuntimeError`."""
         if not self._waiting and self._random is None:
             return
         with self._lock:
-            status = self._due(device, place) or self._by_chance(device, place)
+            status = self._due(device, place, allowed) or self._by_chance(device, place, allowed)
             if status:
                 self.struck[device] += 1
         if status:
             raise CUDARuntimeError(status)
 
-    def _due(self, device: int, place: str) -> int:
+    def _due(self, device: int, place: str, allowed: Callable[[int], bool]) -> int:
         for fault in self._waiting:
-            if (fault.device, fault.at) != (device, place):
+            if (fault.device, fault.at) != (device, place) or not allowed(fault.status):
                 continue
             if fault.after > 0:
                 fault.after -= 1
@@ -58,16 +60,18 @@ class Faults:
             return fault.status
         return 0
 
-    def _by_chance(self, device: int, place: str) -> int:
+    def _by_chance(self, device: int, place: str, allowed: Callable[[int], bool]) -> int:
         """The n-th chance of a place fails or not whatever the threads do."""
         faults = self._random
         if faults is None or place not in faults.places:
             return 0
         if faults.devices is not None and device not in faults.devices:
             return 0
+        if not (statuses := [status for status in faults.statuses if allowed(status)]):
+            return 0
         self._chances[device, place] += 1
         chance = f"{faults.seed} {device} {place} {self._chances[device, place]}"
         drawn = int.from_bytes(blake2b(chance.encode(), digest_size=8).digest(), "little")
         if drawn >= faults.rate * 2**64:
             return 0
-        return faults.statuses[drawn % len(faults.statuses)]
+        return statuses[drawn % len(statuses)]

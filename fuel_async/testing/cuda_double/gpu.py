@@ -6,10 +6,17 @@ import threading
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from fuel_async.testing.cuda_double.statuses import STICKY
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fuel_async.testing.cuda_double.faults import Faults
     from fuel_async.testing.cuda_double.model import DeviceModel
     from fuel_async.testing.cuda_double.work import Engine, StreamWork
+
+#: Where faults of operations strike, by the name of the operation.
+PLACES: Mapping[str, str] = {"launch": "launch", "graph": "launch", "copy": "copy", "fill": "copy"}
 
 
 class Gpu:
@@ -50,10 +57,14 @@ class Gpu:
         self._gate.wait()
 
     def strike(self, name: str) -> None:
-        """Raise the fault whose turn it is for an operation, if any. `CUDARuntimeError`."""
-        place = {"launch": "launch", "graph": "launch", "copy": "copy", "fill": "copy"}.get(name)
-        if place is not None:
-            self._faults.strike(self.index, place)
+        """Raise the fault whose turn it is for an operation that runs, if any. `CUDARuntimeError`."""
+        if (place := PLACES.get(name)) is not None:
+            self._faults.strike(self.index, place, STICKY.__contains__)
+
+    def refuse(self, name: str) -> None:
+        """Raise the fault whose turn it is for the call that gives an operation to a stream. `CUDARuntimeError`."""
+        if (place := PLACES.get(name)) is not None:
+            self._faults.strike(self.index, place, lambda status: status not in STICKY)
 
     def book(self, engine: Engine, duration_s: float) -> float:
         """Take an engine for `duration_s` as soon as it is free; return when that ends, on the performance counter."""

@@ -87,7 +87,6 @@ MODULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "cupy.cuda.compiler": {"CompileException": statuses.CompileException},
         "cupy.cuda.runtime": runtime.CONTENT,
-        "cupy.cuda.cublas": cublas.CONTENT,
         "cupy_backends": {},
         "cupy_backends.cuda": {},
         "cupy_backends.cuda.api": {},
@@ -96,6 +95,8 @@ MODULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "cupy_backends.cuda.libs.cublas": cublas.CONTENT,
     }
 )
+#: What is an attribute of a module, but cannot be imported under that name.
+ALIASES: Mapping[str, str] = MappingProxyType({"cupy.cuda.cublas": "cupy_backends.cuda.libs.cublas"})
 #: The modules that have others in them, and no files.
 PACKAGES: Final = frozenset(name.rpartition(".")[0] for name in MODULES)
 
@@ -125,6 +126,9 @@ def install(
         parent, _, child = name.rpartition(".")
         if parent:
             setattr(made[parent], child, module)
+    for name, source in ALIASES.items():
+        parent, _, child = name.rpartition(".")
+        setattr(made[parent], child, made[source])
     setattr(made["cupy"], MACHINE, machine)
     sys.modules.update(made)
     return machine

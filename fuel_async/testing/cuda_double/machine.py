@@ -213,6 +213,7 @@ class Machine:
 
     def submit(self, stream: StreamWork, operation: Operation) -> Mark | None:
         """Give work to a stream, or to the capture under way there. `CUDARuntimeError`."""
+        stream.gpu.refuse(operation.name)
         if stream.capture is not None:
             stream.capture.add(stream, operation)
             return None

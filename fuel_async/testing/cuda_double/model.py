@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Where a fault strikes. "launch" and "copy" fail on the device, later; the others fail the call itself.
+#: Where a fault strikes. At "launch" and "copy" a status that ends the device strikes when the operation runs, another
+#: one in the call that gives it to a stream; the other places are calls.
 Place = Literal["now", "launch", "copy", "event", "malloc", "pinned", "sync", "compile", "stream", "capture", "graph"]
 
 

@@ -58,6 +58,7 @@ class StreamWork:
         self._changed = threading.Condition()
         self._queue: deque[Operation] = deque()
         self._is_closing = False
+        self._is_dropped = False
         self._thread: threading.Thread | None = None
 
     def submit(self, operation: Operation) -> Mark:
@@ -92,6 +93,7 @@ class StreamWork:
         with self._changed:
             self._is_closing = True
             if drops:
+                self._is_dropped = True
                 self._queue.clear()
                 self.finished = self.submitted
             self._changed.notify_all()
@@ -147,7 +149,7 @@ class StreamWork:
         """Do it if the device still works. What it raises ends the device."""
         gpu = self.gpu
         gpu.pass_gate()
-        if gpu.status:
+        if gpu.status or self._is_dropped:
             return
         try:
             self.perform(operation)
