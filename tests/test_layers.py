@@ -57,9 +57,16 @@ MAY_USE_ASYNCIO = frozenset({"streams", "runtime", "testing", "cli"})
 
 #: Libraries of one kind of device; only that backend's folder imports them.
 DRIVERS = frozenset({"cuda", "cupy", "cupyx", "torch", "vulkan"})
+#: Folders of what several backends share: no backends themselves, and without a driver.
+SHARED_FOLDERS = frozenset({"grids"})
 #: Who may know one backend from another: simulated devices compute with the host's kernels, and virtual time for tests
 #: is that of simulated machines.
-MAY_NAME_BACKENDS: Mapping[str, set[str]] = {"backends/sim": {"cpu"}, "testing": {"sim"}}
+MAY_NAME_BACKENDS: Mapping[str, set[str]] = {
+    "backends/sim": {"cpu"},
+    "backends/cuda": {"grids"},
+    "backends/vulkan": {"grids"},
+    "testing": {"sim"},
+}
 BACKEND_NAME = re.compile(r"(cpu|cuda|vulkan|metal)(:\d+)?", re.IGNORECASE)
 MAY_SPELL_BACKENDS = "ir/device.py"
 
@@ -157,7 +164,7 @@ class Sources:
             yield f"pure package {unit} imports {library}"
         elif library == "asyncio" and unit not in MAY_USE_ASYNCIO:
             yield f"{unit or 'the root'} imports asyncio"
-        if library in DRIVERS and backend_folder(path) is None:
+        if library in DRIVERS and backend_folder(path) in {None, *SHARED_FOLDERS}:
             yield f"imports the driver library {library} outside a backend"
 
     def _inner(self, path: str, module: str) -> Iterator[str]:
@@ -218,6 +225,7 @@ AROUND = {
     "backends/base.py": "",
     "backends/cpu/__init__.py": "",
     "backends/cuda/__init__.py": "",
+    "backends/grids/__init__.py": "",
     "fuel_dispatch/__init__.py": "",
 }
 CASES = [
@@ -257,6 +265,9 @@ CASES = [
     ("backends/cuda/a.py", "from fuel_async.backends.base import BackendSpec", None),
     ("backends/cuda/a.py", "from fuel_async.backends.cpu import f", "1: names the backend cpu"),
     ("backends/base.py", "from fuel_async.backends.cpu import f", "1: names the backend cpu"),
+    ("backends/cuda/a.py", "from fuel_async.backends.grids import f", None),
+    ("backends/grids/a.py", "from fuel_async.backends.cuda import f", "1: names the backend cuda"),
+    ("backends/grids/a.py", "import cupy", "1: imports the driver library cupy outside a backend"),
     ("backends/cuda/a.py", "from fuel_async.plan import Plan", "1: backends must not import plan"),
     ("backends/base.py", "x = 'CPU:0'", "1: spells the backend name 'CPU:0'"),
     ("runtime/a.py", "x = f(on='vulkan')", "1: spells the backend name 'vulkan'"),

@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.backends.vulkan.operands import Operands
+from fuel_async.backends.grids.planning import given_spaces, placed, plan_calls
 from fuel_async.backends.vulkan.parameters import Parameters
 from fuel_async.backends.vulkan.script import Recording, Script
-from fuel_async.dispatch import BINDABLE, SlotClass
-from fuel_async.errors import FuelError, InternalError, KernelFailed
+from fuel_async.dispatch import BINDABLE
+from fuel_async.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Dispatch
     from fuel_async.backends.vulkan.memory import VulkanArena, VulkanArray
-    from fuel_async.backends.vulkan.operands import Bound, Space
     from fuel_async.backends.vulkan.site import Site
-    from fuel_async.dispatch import KernelCall, LaneProgram
+    from fuel_async.dispatch import LaneProgram
     from fuel_async.ir import Breathe
     from fuel_async.streams import History
 
@@ -52,13 +50,11 @@ class VulkanInstance:
         self._arena, self._constants = arena, constants
         self._script = Script(site)
         #: What a submission gives, in order: (class, place).
-        self._given = [
-            (int(cls), place) for cls, places in zip(BINDABLE, program.ports, strict=True) for place in places
-        ]
+        self._given = given_spaces(program)
         self._parameters = Parameters(site, program) if program.ports[3] else None
         #: By block and offset of every given array.
         self._recordings: OrderedDict[tuple[tuple[int, int], ...], Recording] = OrderedDict()
-        self._plan(breathe)
+        plan_calls(program, site.context.name, site.memory.alignment, site.limits, self._script.add, breathe)
         if not self._given:
             self.commands(())
 
@@ -97,49 +93,11 @@ class VulkanInstance:
         found = self._recordings.get(key)
         if found is None:
             old = self._recordings.popitem(last=False)[1] if len(self._recordings) == RECORDINGS else None
-            found = self._recordings[key] = self._script.record(self._places(arrays), old)
+            found = self._recordings[key] = self._record(arrays, old)
         elif len(self._recordings) > 1:
             self._recordings.move_to_end(key)
         return found.commands
 
-    # --- planning ---------------------------------------------------------------------------------
-
-    def _plan(self, breathe: Breathe) -> None:
-        program, site = self.program, self._site
-        operands = Operands(program, site.memory.alignment, site.limits)
-        known: dict[tuple[int, ...], Sequence[Dispatch]] = {}
-        for index, (call, row) in enumerate(zip(program.calls, program.rows, strict=True)):
-            try:
-                bound = [operands.get(slot) for slot in row]
-                key = (id(call), *[id(one.operand) for one in bound])
-                dispatches = known.get(key)
-                if dispatches is None:
-                    dispatches = known[key] = self._dispatches(call, bound)
-                for dispatch in dispatches:
-                    self._script.add(dispatch, bound)
-            except Exception as error:
-                raise self._failed(index, error) from error
-            if not index & 63:
-                breathe()
-
-    def _dispatches(self, call: KernelCall, bound: Sequence[Bound]) -> Sequence[Dispatch]:
-        kernel: Any = call.kernel
-        found: Sequence[Dispatch] = kernel.dispatches([one.operand for one in bound], call.params, self._site.limits)
-        return found
-
-    def _failed(self, index: int, error: Exception) -> FuelError:
-        node = self.program.nodes[index]
-        described, device = self.program.graph.describe(node), self._site.context.name
-        return KernelFailed(described, device, f"{type(error).__name__}: {error}", node)
-
-    def _places(self, arrays: Sequence[VulkanArray]) -> Callable[[Space], VulkanArray]:
-        """Where each space lies when these arrays are given."""
-        given: dict[Space, VulkanArray] = dict(zip(self._given, arrays, strict=True))
-        arena, constants = self._arena.bytes, self._constants
-
-        def place(space: Space) -> VulkanArray:
-            if space[0] == SlotClass.TEMPORARY:
-                return arena
-            return constants[space[1]] if space[0] == SlotClass.CONSTANT else given[space]
-
-        return place
+    def _record(self, arrays: Sequence[VulkanArray], old: Recording | None) -> Recording:
+        given = dict(zip(self._given, arrays, strict=True))
+        return self._script.record(placed(given, self._arena.bytes, self._constants), old)

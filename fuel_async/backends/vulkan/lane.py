@@ -8,8 +8,8 @@ from queue import SimpleQueue
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fuel_async.backends.grids.holding import Held
 from fuel_async.backends.vulkan.gates import Gate, Gates
-from fuel_async.backends.vulkan.holding import Held
 from fuel_async.backends.vulkan.queue import MOST_SIBLINGS, Queue, Submission
 from fuel_async.backends.vulkan.results import SUCCESS
 from fuel_async.backends.vulkan.timeline import Point, Timeline

@@ -1,20 +1,17 @@
-"""A device's memory: arenas and arrays cut from a few large blocks, within a budget that is enforced here.
+"""A device's memory: arenas and arrays cut from a few large blocks, within a budget.
 
-Drivers enforce none: some give gigabytes beyond their heaps. Bytes are free again when the array over them is
-collected; that is told by the collector, in any thread, and noted at the next allocation.
+The budget is enforced here, since drivers enforce none: some give gigabytes beyond their heaps.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import weakref
-from bisect import insort
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fuel_async.backends.grids.blocks import Block, Blocks
 from fuel_async.backends.vulkan.physical import DEVICE_LOCAL, HOST_CACHED, HOST_COHERENT, HOST_VISIBLE, MemoryType
 from fuel_async.dispatch import SlotClass, SlotTable
 from fuel_async.errors import InternalError, OutOfMemory
@@ -30,9 +27,6 @@ if TYPE_CHECKING:
     from fuel_async.backends.vulkan.site import Site
     from fuel_async.backends.vulkan.staging import StagingRing
 
-#: What is asked of the driver at a time; larger requests have a block of their own.
-BLOCK_NBYTES = 32 << 20
-
 #: The share of a device's largest heap that may be in use unless an executor says otherwise.
 DEFAULT_BUDGET_SHARE = 0.8
 
@@ -43,39 +37,14 @@ _USAGE = 0x20 | 0x1 | 0x2
 MAPPED = HOST_VISIBLE | HOST_COHERENT | HOST_CACHED
 
 
-class Block:
+class VulkanBlock(Block):
     """One allocation of the driver's, with a buffer over all of it; mapped where the host can see it."""
 
-    __slots__ = ("__weakref__", "buffer", "free", "host", "nbytes", "number", "used_nbytes")
+    __slots__ = ("buffer", "host")
 
     def __init__(self, number: int, buffer: Any, nbytes: int, host: NDArray[np.uint8] | None) -> None:
-        self.number, self.buffer, self.nbytes, self.host = number, buffer, nbytes, host
-        #: Free stretches by offset: (offset, size).
-        self.free: list[tuple[int, int]] = [(0, nbytes)]
-        self.used_nbytes = 0
-
-    def take(self, nbytes: int) -> int | None:
-        """The offset of the first free stretch of so many bytes; None when there is none."""
-        for place, (offset, size) in enumerate(self.free):
-            if size >= nbytes:
-                if size == nbytes:
-                    del self.free[place]
-                else:
-                    self.free[place] = (offset + nbytes, size - nbytes)
-                self.used_nbytes += nbytes
-                return offset
-        return None
-
-    def give(self, offset: int, nbytes: int) -> None:
-        """Take a stretch back, and join it with its free neighbours."""
-        insort(self.free, (offset, nbytes))
-        self.used_nbytes -= nbytes
-        place = self.free.index((offset, nbytes))
-        for left in (place, place - 1):
-            if left >= 0 and left + 1 < len(self.free):
-                (start, size), (after, more) = self.free[left], self.free[left + 1]
-                if start + size == after:
-                    self.free[left : left + 2] = [(start, size + more)]
+        super().__init__(number, nbytes)
+        self.buffer, self.host = buffer, host
 
 
 class VulkanArray:
@@ -86,7 +55,7 @@ class VulkanArray:
     def __init__(
         self,
         memory: VulkanMemory,
-        block: Block,
+        block: VulkanBlock,
         offset: int,
         shape: tuple[int, ...],
         dtype: DType,
@@ -148,15 +117,11 @@ class VulkanMemory:
     """A device's memory. Any thread."""
 
     def __init__(self, context: Context, budget_nbytes: int | None = None) -> None:
-        self.context, self._lock = context, threading.RLock()
+        self.context = context
         self.kind, self.is_mapped = choose_type(context.physical.memory_types, staged=context.options.staged)
         self.budget_nbytes = budget_nbytes or int(self.kind.heap_nbytes * DEFAULT_BUDGET_SHARE)
         self.alignment = context.physical.alignment
-        self._blocks: list[Block] = []
-        self._numbers = 0
-        self._used_nbytes = 0
-        #: Stretches whose arrays are gone: (block, offset, size).
-        self._freed: deque[tuple[Block, int, int]] = deque()
+        self._blocks = Blocks(context.name, self.budget_nbytes, self.alignment, self._make)
         #: What copies go through where the host cannot see the bytes.
         self.ring: StagingRing | None = None
         #: The device that it belongs to; set by that.
@@ -165,15 +130,12 @@ class VulkanMemory:
     @property
     def used_nbytes(self) -> int:
         """Bytes in use, as they count against the budget."""
-        with self._lock:
-            self._settle()
-            return self._used_nbytes
+        return self._blocks.used_nbytes
 
     @property
     def reserved_nbytes(self) -> int:
         """Bytes that the driver has given."""
-        with self._lock:
-            return sum(block.nbytes for block in self._blocks)
+        return self._blocks.reserved_nbytes
 
     def allocate(self, nbytes: int) -> VulkanArena:
         """An arena. `OutOfMemory` when it does not fit beside what is in use, or the driver refuses."""
@@ -184,53 +146,13 @@ class VulkanMemory:
         context = self.context
         if context.lost is not None:
             raise fresh(context.lost)
-        size = _padded(math.prod(shape) * dtype.nbytes, self.alignment)
-        with self._lock:
-            self._settle()
-            block, offset = self._place(size)
-            self._used_nbytes += size
-        made = VulkanArray(self, block, offset, shape, dtype)
-        weakref.finalize(made, self._freed.append, (block, offset, size)).atexit = False
+        place = self._blocks.take(math.prod(shape) * dtype.nbytes)
+        made = VulkanArray(self, place[0], place[1], shape, dtype)
+        self._blocks.give_with(made, place)
         return made
 
-    def _place(self, size: int) -> tuple[Block, int]:
-        used = self._used_nbytes
-        if used + size > self.budget_nbytes:
-            detail = f", of which {used:,} are in use"
-            raise OutOfMemory(self.context.name, size, self.budget_nbytes, detail)
-        for block in self._blocks:
-            offset = block.take(size)
-            if offset is not None:
-                return block, offset
-        block = self._more(size)
-        offset = block.take(size)
-        assert offset is not None  # it was made for this
-        return block, offset
-
-    def _more(self, size: int) -> Block:
-        """One more block; the driver's memory is asked for in few pieces."""
-        self._drop_empty(size)
-        wanted = min(max(size, min(BLOCK_NBYTES, self.budget_nbytes)), max(size, self._room()))
-        block = make_block(self.context, self.kind, wanted, self._numbers, mapped=self.is_mapped)
-        self._numbers += 1
-        self._blocks.append(block)
-        return block
-
-    def _room(self) -> int:
-        return self.budget_nbytes - sum(block.nbytes for block in self._blocks)
-
-    def _drop_empty(self, size: int) -> None:
-        """Give blocks back that nobody uses, where another one would pass the budget."""
-        if self._room() >= size:
-            return
-        for block in [block for block in self._blocks if not block.used_nbytes]:
-            self._blocks.remove(block)
-
-    def _settle(self) -> None:
-        while self._freed:
-            block, offset, size = self._freed.popleft()
-            block.give(offset, size)
-            self._used_nbytes -= size
+    def _make(self, nbytes: int, number: int) -> VulkanBlock:
+        return make_block(self.context, self.kind, nbytes, number, mapped=self.is_mapped)
 
 
 def choose_type(kinds: Sequence[MemoryType], *, staged: bool = False) -> tuple[MemoryType, bool]:
@@ -254,7 +176,7 @@ def staging_type(kinds: Sequence[MemoryType]) -> MemoryType:
     return max(visible, key=lambda kind: (kind.has(HOST_CACHED), kind.heap_nbytes))
 
 
-def make_block(context: Context, kind: MemoryType, nbytes: int, number: int, *, mapped: bool) -> Block:
+def make_block(context: Context, kind: MemoryType, nbytes: int, number: int, *, mapped: bool) -> VulkanBlock:
     """Allocate, bind and map. `OutOfMemory` when the driver refuses any of it; then nothing is left behind."""
     ffi, lib, keep, handle = context.ffi, context.lib, context.keep(), context.handle
     if nbytes > context.physical.max_allocation_nbytes:
@@ -283,7 +205,7 @@ def make_block(context: Context, kind: MemoryType, nbytes: int, number: int, *, 
     except BaseException:
         _destroy(made, context)
         raise
-    block = Block(number, buffer, nbytes, host)
+    block = VulkanBlock(number, buffer, nbytes, host)
     weakref.finalize(block, _destroy, made, context).atexit = False
     return block
 
@@ -292,8 +214,3 @@ def _destroy(made: list[tuple[Any, Any]], context: Context) -> None:
     """The buffer, then its memory; the context is kept until then."""
     for destroy, one in made:
         context.destroy(destroy, one)
-
-
-def _padded(nbytes: int, alignment: int) -> int:
-    """A size that keeps what follows aligned; nothing has no size, since it is bound to shaders like anything else."""
-    return max(-(-nbytes // alignment), 1) * alignment

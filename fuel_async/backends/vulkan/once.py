@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fuel_async.backends.grids.operands import Bound, bound
 from fuel_async.backends.vulkan.memory import VulkanArray
-from fuel_async.backends.vulkan.operands import Bound, bound
 from fuel_async.backends.vulkan.queue import Submission
 from fuel_async.backends.vulkan.script import Script
 from fuel_async.backends.vulkan.timeline import Point, Timeline
@@ -17,14 +17,14 @@ from fuel_async.streams import WaitStatus, fresh
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import VulkanKernel
+    from fuel_async.backends.grids.kernel import GridKernel
     from fuel_async.backends.vulkan.site import Site
     from fuel_async.dispatch import OpParams
     from fuel_async.storage import Storage
 
 
 def run_once(
-    kernel: VulkanKernel,
+    kernel: GridKernel,
     inputs: Sequence[Storage],
     outputs: Sequence[Storage],
     layouts: Sequence[Layout],
@@ -64,7 +64,7 @@ def run_once(
 
 
 def _play(
-    kernel: VulkanKernel, operands: Sequence[Bound], arrays: Sequence[VulkanArray], params: OpParams, site: Site
+    kernel: GridKernel, operands: Sequence[Bound], arrays: Sequence[VulkanArray], params: OpParams, site: Site
 ) -> None:
     script = Script(site)
     for dispatch in kernel.dispatches([one.operand for one in operands], params, site.limits):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fuel_async.backends.grids.kernel import Limits
 from fuel_async.backends.vulkan.driver import LEAST_VERSION, Driver, Keep, version_of
-from fuel_async.backends.vulkan.kernels.base import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

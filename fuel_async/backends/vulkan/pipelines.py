@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fuel_async.backends.vulkan.kernels.code import code_of
 from fuel_async.errors import InternalError
 
 if TYPE_CHECKING:
+    from fuel_async.backends.grids.kernel import Shader
     from fuel_async.backends.vulkan.context import Context
-    from fuel_async.backends.vulkan.kernels.base import Shader
 
 #: VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, VK_SHADER_STAGE_COMPUTE_BIT.
 STORAGE_BUFFER, COMPUTE_STAGE = 7, 0x20
@@ -52,14 +53,13 @@ class Pipelines:
         lacking = shader.needs - context.physical.limits.features
         if lacking:
             raise InternalError(f"shader {shader.name} needs {', '.join(sorted(lacking))}, which {context.name} lacks")
-        if len(shader.code) % 4:
-            raise InternalError(f"shader {shader.name} has {len(shader.code)} bytes, which is no number of words")
+        code = code_of(shader, context.physical.limits.features)
+        if len(code) % 4:
+            raise InternalError(f"shader {shader.name} has {len(code)} bytes, which is no number of words")
         layout = self._layout(shader.bindings, shader.push_nbytes)
-        words = keep.array("uint32_t", len(shader.code) // 4)
-        ffi.memmove(words, shader.code, len(shader.code))
-        info = keep.struct(
-            "ShaderModuleCreateInfo", "SHADER_MODULE_CREATE_INFO", codeSize=len(shader.code), pCode=words
-        )
+        words = keep.array("uint32_t", len(code) // 4)
+        ffi.memmove(words, code, len(code))
+        info = keep.struct("ShaderModuleCreateInfo", "SHADER_MODULE_CREATE_INFO", codeSize=len(code), pCode=words)
         module = context.create("vkCreateShaderModule", info, "VkShaderModule")
         try:
             stage = keep.struct(
@@ -78,8 +78,8 @@ class Pipelines:
                 basePipelineIndex=-1,
             )
             made = ffi.new("VkPipeline *")
-            code = lib.vkCreateComputePipelines(context.handle, ffi.NULL, 1, info, ffi.NULL, made)
-            context.check(code, f"vkCreateComputePipelines of {shader.name}")
+            result = lib.vkCreateComputePipelines(context.handle, ffi.NULL, 1, info, ffi.NULL, made)
+            context.check(result, f"vkCreateComputePipelines of {shader.name}")
         finally:
             lib.vkDestroyShaderModule(context.handle, module, ffi.NULL)
         context.own("vkDestroyPipeline", made[0])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fuel_async.backends.vulkan.operands import Bound, Hazards
+from fuel_async.backends.grids.operands import Bound, Hazards, is_same
 from fuel_async.backends.vulkan.recording import Commands, DescriptorSets, bind, push
 from fuel_async.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Dispatch, Shader
+    from fuel_async.backends.grids.kernel import Dispatch, Shader
+    from fuel_async.backends.grids.operands import Space
     from fuel_async.backends.vulkan.memory import VulkanArray
-    from fuel_async.backends.vulkan.operands import Space
     from fuel_async.backends.vulkan.pipelines import Pipeline
     from fuel_async.backends.vulkan.site import Site
 
@@ -65,7 +65,7 @@ class Script:
         shader = dispatch.shader
         if len(dispatch.push) != shader.push_nbytes:
             raise InternalError(f"{len(dispatch.push)} bytes of push constants for {shader.name}: {shader.push_nbytes}")
-        if dispatch.copies is not None and _same(*[operands[at] for at in dispatch.copies]):
+        if dispatch.copies is not None and is_same(*[operands[at] for at in dispatch.copies]):
             return
         due = self._hazards.step([operands[at] for at in dispatch.reads], [operands[at] for at in dispatch.writes])
         pipeline = self._pipeline(shader)
@@ -119,9 +119,3 @@ class Script:
             if pushed:
                 push(lib, commands, pipeline.layout, buffers[pushed], len(pushed))
             dispatch(commands, *groups)
-
-
-def _same(source: Bound, target: Bound) -> bool:
-    """Whether two operands are the same elements in the same order."""
-    where = (source.space, source.start) == (target.space, target.start)
-    return where and source.operand == target.operand

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fuel_async.backends.grids.kernel import Limits
     from fuel_async.backends.vulkan.context import Context
-    from fuel_async.backends.vulkan.kernels.base import Limits
     from fuel_async.backends.vulkan.memory import VulkanMemory
     from fuel_async.backends.vulkan.pipelines import Pipelines
     from fuel_async.backends.vulkan.queue import Queue

@@ -11,20 +11,19 @@ import numpy.typing as npt
 import pytest
 
 from fuel_async.backends.base import Absent
+from fuel_async.backends.grids.operands import bound
 from fuel_async.backends.vulkan.discovery import physical_devices
-from fuel_async.backends.vulkan.kernels.base import Limits, VulkanKernel
-from fuel_async.backends.vulkan.operands import bound
 from fuel_async.backends.vulkan.script import Recording, Script
-from fuel_async.ir import DType, Layout, OpKind
+from fuel_async.ir import DType, Layout
 from tests.backends.vulkan.support import DEMANDED, DRIVERS, opened, options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from fuel_async.backends.grids.kernel import Dispatch, GridKernel, Limits
+    from fuel_async.backends.grids.operands import Bound
     from fuel_async.backends.vulkan.device import VulkanDevice
-    from fuel_async.backends.vulkan.kernels.base import Dispatch
     from fuel_async.backends.vulkan.memory import VulkanArray
-    from fuel_async.backends.vulkan.operands import Bound
     from fuel_async.dispatch import OpParams
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -33,16 +32,6 @@ Array: TypeAlias = npt.NDArray[Any]
 FILL = 0xFF
 #: Bytes before and behind an output that no kernel may write.
 GUARD = 256
-
-#: What plans are made for where no device is looked at.
-LIMITS = Limits(
-    max_invocations=256,
-    max_groups=(65_535, 65_535, 65_535),
-    shared_nbytes=32_768,
-    subgroup=8,
-    features=frozenset({"float64", "int8_storage", "int16_storage", "int64"}),
-    max_range_nbytes=1 << 27,
-)
 
 
 class _Played:
@@ -65,13 +54,13 @@ class Rig:
         self.dispatches: Sequence[Dispatch] = ()
         self.barriers = 0
 
-    def can_run(self, kernel: VulkanKernel) -> bool:
+    def can_run(self, kernel: GridKernel) -> bool:
         """Whether the device has the features that the kernel needs."""
         return kernel.needs <= self.limits.features
 
     def run(
         self,
-        kernel: VulkanKernel,
+        kernel: GridKernel,
         inputs: Sequence[Array],
         shape: tuple[int, ...],
         params: OpParams,
@@ -135,11 +124,6 @@ def rigs() -> Iterator[list[Rig]]:
     yield [Rig(each.device) for each in held]
     for each in held:
         each.close()
-
-
-def by_key(families: Iterable[Iterable[VulkanKernel]]) -> dict[tuple[OpKind, tuple[DType, ...]], VulkanKernel]:
-    """Kernels by op and dtypes."""
-    return {(kernel.op, kernel.dtypes): kernel for family in families for kernel in family}
 
 
 def _lying(kind: DType, array: Array) -> tuple[DType, Layout, Array]:

@@ -1,9 +1,8 @@
-"""Elementwise kernels: their plans, without a device, and their results, on every software device that there is."""
+"""Results of elementwise kernels on every software device that there is."""
 
 from __future__ import annotations
 
 import math
-import struct
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -11,26 +10,23 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fuel_async.backends.cpu.kernels import register_cpu_kernels
-from fuel_async.backends.vulkan.kernels.base import Limits, Operand, VulkanKernel
-from fuel_async.backends.vulkan.kernels.elementwise import kernels
-from fuel_async.backends.vulkan.kernels.grids import row_major
-from fuel_async.backends.vulkan.spirv import ITEMS, LOCAL, SINGLE_ONLY
+from fuel_async.backends.grids.elementwise import kernels
+from fuel_async.backends.grids.kernel import GridKernel, Limits
+from fuel_async.backends.vulkan.kernels.table import NEVER
 from fuel_async.dispatch import (
     AffineParams,
     CastParams,
     ClampParams,
-    KernelBindingTable,
     NoParams,
     OpParams,
     PowIParams,
 )
-from fuel_async.errors import KernelArgumentError
-from fuel_async.ir import OPS, TREES, Affine, BackendId, Clamp, DType, OpKind, PowI, evaluate, steps, tree
+from fuel_async.ir import OPS, Affine, Clamp, DType, OpKind, PowI, evaluate, tree
 from fuel_async.ir.ops.elementwise import Cast
 from fuel_async.testing.estimates import estimate
 from fuel_async.testing.estimates.bounds import Estimate
-from tests.backends.vulkan.kernel_rig import Rig, by_key, rigs
+from tests.backends.grids.support import by_key
+from tests.backends.vulkan.kernel_rig import Rig, rigs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,121 +34,12 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 F32 = DType.F32
 
-KERNELS = by_key([kernels()])
+KERNELS = by_key([[kernel for kernel in kernels() if not kernel.needs & NEVER]])
 ADD, EXP = KERNELS[OpKind.AddElementwise, (F32,) * 3], KERNELS[OpKind.ExpElementwise, (F32,) * 2]
-CLAMP = KERNELS[OpKind.ClampElementwise, (F32,) * 2]
-LIMITS = Limits(128, (65535, 65535, 65535), 16384, 4, frozenset(), 2**31)
 
 
-def _name(kernel: VulkanKernel) -> str:
+def _name(kernel: GridKernel) -> str:
     return f"{kernel.op.value}-{'-'.join(map(str, kernel.dtypes))}"
-
-
-def _dense(shape: tuple[int, ...], offset: int = 0) -> Operand:
-    return Operand(F32, shape, row_major(shape), offset)
-
-
-def _words(push: bytes) -> list[int]:
-    return [*struct.unpack(f"<{len(push) // 4}I", push)]
-
-
-# --- which there are ----------------------------------------------------------------------------------------
-
-
-def test_every_kernel_of_the_host_that_computes_by_elements_has_one_here() -> None:
-    table = KernelBindingTable()
-    register_cpu_kernels(table)
-    elsewhere = {OpKind.MaskedFill}  # among the kernels of borders
-    wanted = {
-        (kind, dtypes)
-        for kind, dtypes, backend in table.iter_keys()
-        if backend is BackendId.CPU and kind in TREES and kind not in elsewhere
-    }
-    missing = wanted - KERNELS.keys()
-    # Functions for which there is no float64 on GPUs.
-    assert {dtypes[0] for _, dtypes in missing} == {DType.F64}
-    assert all(any(step.op in SINGLE_ONLY for step in steps(tree(kind, dtypes))) for kind, dtypes in missing)
-    assert len(kernels()) == len(KERNELS)
-
-
-@pytest.mark.parametrize(
-    ("key", "needs"),
-    [
-        ((OpKind.ExpElementwise, (F32, F32)), set()),
-        ((OpKind.ExpElementwise, (DType.F16, DType.F16)), {"int16_storage"}),
-        ((OpKind.SqrtElementwise, (DType.F64, DType.F64)), {"float64", "int64"}),
-        ((OpKind.Where, (DType.U8, DType.F64, DType.F64, DType.F64)), {"int8_storage", "int64"}),
-        ((OpKind.LessElementwise, (F32, F32, DType.U8)), {"int8_storage"}),
-        ((OpKind.Cast, (DType.F64, DType.F16)), {"float64", "int64", "int16_storage"}),
-    ],
-)
-def test_a_kernel_needs_storage_of_its_types_and_float64_for_its_arithmetic(
-    key: tuple[OpKind, tuple[DType, ...]], needs: set[str]
-) -> None:
-    assert KERNELS[key].needs == needs
-
-
-# --- plans --------------------------------------------------------------------------------------------------
-
-
-def test_a_dense_call_has_count_and_offsets() -> None:
-    (found,) = ADD.dispatches([_dense((5, 7), 3), _dense((5, 7), 4), _dense((5, 7), 5)], NoParams(), LIMITS)
-    assert _words(found.push) == [35, 5, 3, 4]
-    assert (found.operands, found.reads, found.writes) == ((0, 1, 2), (0, 1), (2,))
-    assert found.groups == (1, 1, 1)
-    assert found.shader.push_nbytes == len(found.push)
-
-
-def test_strided_operands_have_strides_of_joined_axes_and_repeated_ones_none() -> None:
-    output = _dense((4, 3, 5))
-    turned = Operand(F32, (4, 3, 5), (5, 20, 1), 2)
-    row, one = _dense((5,)), _dense(())
-    (strided,) = ADD.dispatches([turned, one, output], NoParams(), LIMITS)
-    assert _words(strided.push) == [60, 0, 2, 0, 5, 3, 1, 20, 5]
-    (repeated,) = ADD.dispatches([row, output, output], NoParams(), LIMITS)
-    assert _words(repeated.push) == [60, 0, 0, 0, 5, 1, 0]
-    (backwards,) = EXP.dispatches([Operand(F32, (6,), (-1,), 5), _dense((6,))], NoParams(), LIMITS)
-    assert _words(backwards.push) == [6, 0, 5, 2**32 - 1]
-
-
-def test_one_module_serves_all_shapes_and_all_numbers() -> None:
-    shapes = ((3, 4), (2, 5, 7), (1,))
-    found = {ADD.dispatches([_dense(s), _dense(s, 8), _dense(s)], NoParams(), LIMITS)[0].shader for s in shapes}
-    assert len(found) == 1
-    numbers = (ClampParams(0.0, 1.0), ClampParams(-0.0, 1.0), ClampParams(-math.inf, 2.0))
-    clamps = [CLAMP.dispatches([_dense((3,)), _dense((3,))], params, LIMITS)[0] for params in numbers]
-    assert len({clamp.shader for clamp in clamps}) == 1
-    assert len({clamp.push for clamp in clamps}) == 3
-
-
-@pytest.mark.parametrize("shape", [(0,), (3, 0), (2, 0, 4)])
-def test_a_call_without_elements_has_no_dispatch(shape: tuple[int, ...]) -> None:
-    assert not ADD.dispatches([_dense(shape)] * 3, NoParams(), LIMITS)
-
-
-@pytest.mark.parametrize("count", [1, 512, 513, 65535 * 512 + 1, 2**31 - 1, 2**31])
-def test_groups_in_excess_of_an_axis_go_to_the_next(count: int) -> None:
-    (found,) = EXP.dispatches([_dense((count,))] * 2, NoParams(), LIMITS)
-    assert all(1 <= groups <= 65535 for groups in found.groups)
-    covered = math.prod(found.groups) * LOCAL * ITEMS
-    assert count <= covered < count + LOCAL * ITEMS * found.groups[0]
-    assert found.groups[2] == 1
-    assert covered < 2**32  # places are counted in 32 bits
-
-
-@pytest.mark.parametrize("shape", [(4, 3), (5,), (2, 3, 5)])
-def test_operands_that_do_not_broadcast_to_the_output_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(KernelArgumentError, match="add: the output's shape"):
-        ADD.dispatches([_dense(shape), _dense((3, 4)), _dense((3, 4))], NoParams(), LIMITS)
-    with pytest.raises(KernelArgumentError, match="the parameters"):
-        ADD.dispatches([_dense((3,))] * 3, ClampParams(0, 1), LIMITS)
-
-
-def test_shapes_beyond_the_push_constants_are_written_into_the_module() -> None:
-    shape = (2,) * 14
-    turned = Operand(F32, shape, row_major(shape)[::-1], 0)
-    (found,) = ADD.dispatches([turned, turned, _dense(shape)], NoParams(), LIMITS)
-    assert (found.push, found.shader.push_nbytes) == (b"", 0)
 
 
 # --- on devices ---------------------------------------------------------------------------------------------
@@ -169,7 +56,7 @@ def devices() -> Iterator[list[Rig]]:
     yield from rigs()
 
 
-def _able(devices: Sequence[Rig], kernel: VulkanKernel) -> list[Rig]:
+def _able(devices: Sequence[Rig], kernel: GridKernel) -> list[Rig]:
     """The devices that can run a kernel; skips when there is none."""
     able = [runner for runner in devices if runner.can_run(kernel)]
     if not able:
@@ -200,7 +87,7 @@ def _operand(dtype: DType, chance: np.random.Generator, *, finite: bool) -> Arra
     return np.append(chance.normal(size=300) * 3, special).astype(kind)
 
 
-def _operands(kernel: VulkanKernel) -> list[Array]:
+def _operands(kernel: GridKernel) -> list[Array]:
     # Gradients of powers multiply what may be infinite by what may be 0: another order, another result. Products of
     # huge and subnormal numbers are the device's.
     finite = kernel.op in (OpKind.PowIElementwiseBackward, OpKind.MulElementwise)
@@ -213,7 +100,7 @@ def _operands(kernel: VulkanKernel) -> list[Array]:
     return found
 
 
-def _check(runner: Rig, kernel: VulkanKernel) -> None:
+def _check(runner: Rig, kernel: GridKernel) -> None:
     """Compare with the bounds that the conformance suite has, which special values are part of."""
     op = next(op for op in OPS if op.kind is kernel.op)
     inputs = _operands(kernel)
@@ -231,7 +118,7 @@ def _check(runner: Rig, kernel: VulkanKernel) -> None:
         assert not wrong.any(), f"{op.name} {params} on {runner.name}: {found}"
 
 
-def _is_tested_first(kernel: VulkanKernel) -> bool:
+def _is_tested_first(kernel: GridKernel) -> bool:
     return kernel.dtypes[0] is F32 and not kernel.op.name.endswith("Inplace") and kernel.op is not OpKind.Cast
 
 
@@ -244,7 +131,7 @@ def _is_tested_first(kernel: VulkanKernel) -> bool:
         if not (kernel.op.name.startswith("Round") and kernel.dtypes[0] is DType.I64)
     ],
 )
-def test_results_are_within_the_bounds_of_the_conformance_suite(devices: list[Rig], kernel: VulkanKernel) -> None:
+def test_results_are_within_the_bounds_of_the_conformance_suite(devices: list[Rig], kernel: GridKernel) -> None:
     for runner in _able(devices, kernel):
         _check(runner, kernel)
 

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from fuel_async.backends.cpu.kernels import register_cpu_kernels
-from fuel_async.backends.vulkan.kernels import borders, matmul, movement, picking, reduce, rows
+from fuel_async.backends.grids import borders, matmul, movement, picking, reduce, rows
 from fuel_async.dispatch import KernelBindingTable, OpParams
 from fuel_async.ir import BackendId, DType, OpKind
 from tests.backends.cpu.kernels.conftest import bound_call, sample_for, strided_copy
-from tests.backends.vulkan.kernel_rig import Array, Rig, by_key, rigs
+from tests.backends.grids.support import by_key
+from tests.backends.vulkan.kernel_rig import Array, Rig, rigs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import VulkanKernel
+    from fuel_async.backends.grids.kernel import GridKernel
 
 KERNELS = by_key(family.kernels() for family in (movement, picking, borders, reduce, rows, matmul))
 OPS = sorted({op for op, _ in KERNELS}, key=lambda op: op.value)
@@ -51,7 +52,7 @@ def host() -> Callable[..., Any]:
     return lambda kernel: table.lookup(kernel.op, kernel.dtypes, BackendId.CPU)
 
 
-def _agree(kernel: VulkanKernel, got: Array, expected: Array, where: str) -> None:
+def _agree(kernel: GridKernel, got: Array, expected: Array, where: str) -> None:
     if kernel.op in EXACT:
         assert got.tobytes() == expected.tobytes(), where
         return

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fuel_async.backends.vulkan.shaders import MODULES, code
+from fuel_async.backends.grids.catalog import MODULES
+from fuel_async.backends.vulkan.shaders import code
 from fuel_async.backends.vulkan.shaders.build import FOLDER, TOOLS, build, differing, missing_tools
 from fuel_async.errors import UserError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from fuel_async.backends.vulkan.shaders import Module
+    from fuel_async.backends.grids.catalog import Module
 
 MAGIC, SPIRV_1_5 = 0x07230203, 0x00010500
 # Opcodes, decorations and capabilities of the SPIR-V specification, 3.

@@ -1,17 +1,17 @@
-"""A device's memory: stretches of blocks, the budget, kinds of memory, and copies in and out."""
+"""A device's memory: the budget, kinds of memory, and copies in and out."""
 
 from __future__ import annotations
 
 import gc
-import random
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from fuel_async.backends.vulkan import memory, staging
-from fuel_async.backends.vulkan.memory import Block, choose_type, staging_type
+from fuel_async.backends.grids import blocks
+from fuel_async.backends.vulkan import staging
+from fuel_async.backends.vulkan.memory import choose_type, staging_type
 from fuel_async.backends.vulkan.physical import (
     DEVICE_LOCAL,
     HOST_CACHED,
@@ -29,26 +29,6 @@ if TYPE_CHECKING:
     from fuel_async.backends.vulkan.device import VulkanDevice
 
 SEEN = HOST_VISIBLE | HOST_COHERENT
-
-
-def test_a_block_gives_each_byte_once_and_joins_what_comes_back() -> None:
-    chance = random.Random(5)
-    block, held = Block(0, None, 4_096, None), dict[int, int]()
-    for _ in range(2_000):
-        if held and chance.random() < 0.5:
-            offset = chance.choice(list(held))
-            block.give(offset, held.pop(offset))
-        else:
-            size = 256 * chance.randint(1, 4)
-            found = block.take(size)
-            if found is not None:
-                assert all(found + size <= start or start + more <= found for start, more in held.items())
-                held[found] = size
-        assert block.used_nbytes == sum(held.values())
-        assert sum(size for _, size in block.free) == 4_096 - block.used_nbytes
-    for offset, size in held.items():
-        block.give(offset, size)
-    assert block.free == [(0, 4_096)]
 
 
 def test_kinds_of_memory_are_chosen_by_what_the_host_can_do_with_them() -> None:
@@ -143,4 +123,4 @@ def test_what_one_allocation_may_not_have_is_refused_before_the_driver_is_asked(
 
 def test_a_block_is_large_unless_the_budget_is_small(device: VulkanDevice) -> None:
     device.memory.allocate_array((4,), DType.U8)
-    assert device.memory.reserved_nbytes == memory.BLOCK_NBYTES
+    assert device.memory.reserved_nbytes == blocks.BLOCK_NBYTES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import fuel_async as fa
-from fuel_async.backends.vulkan.operands import Bound, Hazards, bound
 from fuel_async.dispatch import MatmulParams, NoParams, SlotClass
 from fuel_async.errors import InternalError, KernelArgumentError, KernelFailed, StorageBusy
 from fuel_async.ir import BackendId, DType, Layout, OpKind
@@ -45,52 +43,6 @@ def test_kernels_that_share_nothing_need_no_barrier(device: VulkanDevice) -> Non
             g.output(f"y{number}", x @ g.input(f"z{number}", (16, 16), fa.f32))
 
     assert (made(device, build).dispatches, made(device, build).barriers) == (5, 0)
-
-
-def _piece(space: int, low: int, high: int) -> Bound:
-    made = bound(DType.U8, Layout.contiguous((high - low,)), (2, space), low, 16, LIMITS)
-    assert (made.low, made.high) == (low, high)
-    return made
-
-
-LIMITS: Any = type("Limits", (), {"max_range_nbytes": 1 << 20})
-
-
-def test_hazards_agree_with_looking_at_every_byte() -> None:
-    chance = random.Random(3)
-    for _ in range(200):
-        hazards, read, written = Hazards(), set[tuple[int, int]](), set[tuple[int, int]]()
-        for _ in range(30):
-            pieces = []
-            for _ in range(3):
-                low = chance.randrange(64)
-                pieces.append(_piece(chance.randrange(2), low, low + chance.randint(0, 8)))
-            *reads, write = pieces
-            touched = [{(one.space[1], at) for at in range(one.low, one.high)} for one in pieces]
-            due = bool(written & (touched[0] | touched[1] | touched[2])) or bool(read & touched[2])
-            assert hazards.step(reads, [write]) == due
-            if due:
-                read, written = set(), set()
-            read |= touched[0] | touched[1]
-            written |= touched[2]
-
-
-@pytest.mark.parametrize(("shape", "strides", "offset"), [((3, 4), (4, 1), 0), ((3,), (-2,), 9), ((2, 0), (1, 1), 5)])
-def test_an_operand_touches_the_bytes_of_its_elements(
-    shape: tuple[int, ...], strides: tuple[int, ...], offset: int
-) -> None:
-    layout = Layout(shape, strides, offset)
-    found = bound(DType.F32, layout, (2, 0), 512 + 8, 256, LIMITS)
-    span = layout.span()
-    assert found.start % 256 == 0
-    assert found.nbytes % 4 == 0
-    assert found.nbytes >= 4
-    first = found.start + 4 * found.operand.offset
-    assert first == 520 + 4 * offset
-    if span is not None:
-        assert (found.low, found.high) == (520 + 4 * span[0], 520 + 4 * span[1] + 4)
-        assert found.start <= found.low
-        assert found.high <= found.start + found.nbytes
 
 
 def test_an_operand_larger_than_a_shader_may_see_is_refused(device: VulkanDevice) -> None:

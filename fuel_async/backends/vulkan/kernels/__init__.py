@@ -1,1 +1,1 @@
-"""Kernels of Vulkan devices: what they compute as plans of dispatches, and the table of their rows."""
+"""Kernels of Vulkan devices: the rows of their table, and the code of their dispatches."""

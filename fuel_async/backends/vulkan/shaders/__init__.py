@@ -5,9 +5,10 @@ from __future__ import annotations
 import struct
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
-from fuel_async.backends.vulkan.shaders.catalog import MODULES as MODULES
-from fuel_async.backends.vulkan.shaders.catalog import Module as Module
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 # The SPIR-V specification, 2.3 and 3: words of the header, opcodes, and what GLSL has no words for.
 _HEADER, _CAPABILITY, _ENTRY_POINT, _EXECUTION_MODE = 5, 17, 15, 16
@@ -20,8 +21,13 @@ def code(name: str, preserves: int = 0) -> bytes:
 
     With `preserves` it demands that floats of so many bits keep their NaN, infinities and signs of zero.
     """
-    raw = (files(__name__) / "spv" / f"{name}.spv").read_bytes()
+    raw = (_folder() / f"{name}.spv").read_bytes()
     return _preserving(raw, preserves) if preserves else raw
+
+
+@cache
+def _folder() -> Traversable:
+    return files(__name__) / "spv"
 
 
 def _preserving(raw: bytes, bits: int) -> bytes:

@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuel_async.backends.vulkan.shaders.catalog import MODULES
+from fuel_async.backends.grids.catalog import MODULES
 from fuel_async.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fuel_async.backends.vulkan.shaders.catalog import Module
+    from fuel_async.backends.grids.catalog import Module
 
 FOLDER = Path(__file__).parent
 #: What a build needs: Debian's packages glslc and spirv-tools have them.

@@ -1,20 +1,15 @@
 """From a tree of primitives to the SPIR-V module that computes it over whole operands.
 
-One invocation computes `ITEMS` elements, in turn and without a loop: some drivers cut loops short. Operands are read
-through any strides; those that are dense, or one element for all, have no index arithmetic. Everything about shapes is
-in the push constants, so one module serves all shapes of a rank; where they do not fit, it is written into the module.
-
-The push constants are: count, offset of the output, offsets of the inputs; with strided inputs the sizes of all axes
-but the outermost, and the strides of each; then the numbers that the tree takes from there. Axes go from the innermost
-outwards; all words are U32, strides and offsets modulo 2^32, numbers of 64 bits with their lower word first.
+One invocation computes `ITEMS` elements, in turn and without a loop: some drivers cut loops short. What it is given
+is said by `grids.form`; the words are push constants.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
 from itertools import count
+from typing import TYPE_CHECKING
 
+from fuel_async.backends.grids.form import ITEMS, LOCAL, Access, dtype_words, places_words, words_of
 from fuel_async.backends.vulkan.spirv.code import Code, Functions, Reg
 from fuel_async.backends.vulkan.spirv.module import (
     BOOL,
@@ -41,83 +36,30 @@ from fuel_async.backends.vulkan.spirv.scalars import (
 )
 from fuel_async.ir import DType, Prim, Step
 
-#: Invocations of a group, and elements of an invocation: every device allows 128.
-LOCAL, ITEMS = 128, 4
+if TYPE_CHECKING:
+    from fuel_async.backends.grids.form import ModuleForm
+
 #: Execution modes: the size of a group, and that NaN, infinities and signs of zeros are kept.
 LOCAL_SIZE, KEEP = 17, 4461
-#: Every device has this much room for push constants.
-MOST_WORDS = 32
 
 
-class Access(Enum):
-    """How an input is read."""
+def module_of(form: ModuleForm, keeps: tuple[int, ...] = ()) -> bytes:
+    """Return the module of a form. Pure: equal forms make equal bytes.
 
-    #: As the output is written.
-    DENSE = "dense"
-    #: The same element for all.
-    ONE = "one"
-    STRIDED = "strided"
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleForm:
-    """All that a module's code depends on."""
-
-    #: A constant without a `key` is taken from the push constants.
-    steps: tuple[Step, ...]
-    #: The dtypes of the inputs, and how each is read.
-    inputs: tuple[tuple[DType, Access], ...]
-    #: The number of axes; 0 where no input is strided.
-    rank: int = 0
-    #: The words of the push constants, if they are written into the module.
-    baked: tuple[int, ...] = ()
-    #: Widths of floats whose NaN, infinities and signs of zeros the device can be told to keep.
-    keeps: tuple[int, ...] = ()
-
-
-def words_of(form: ModuleForm) -> int:
-    """Return the number of words in the push constants."""
-    return _places_words(form) + sum(_words(step.dtype) for step in form.steps if _is_given(step))
-
-
-def numbers_given(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    """Return the steps with all constants to be taken from the push constants, and their words there."""
-    words = list[int]()
-    for step in steps:
-        if isinstance(step.key, bytes):
-            number = int.from_bytes(step.key, "little", signed=step.dtype.is_signed_int)
-            words += [number >> shift & 0xFFFFFFFF for shift in range(0, 32 * _words(step.dtype), 32)]
-    return tuple([step._replace(key=None) if isinstance(step.key, bytes) else step for step in steps]), tuple(words)
-
-
-def _is_given(step: Step) -> bool:
-    return step.op is None and step.key is None
-
-
-def _words(dtype: DType) -> int:
-    return 2 if dtype.bits == 64 else 1
-
-
-def _places_words(form: ModuleForm) -> int:
-    """The words that say where elements are."""
-    strided = sum(access is Access.STRIDED for _, access in form.inputs)
-    return 2 + len(form.inputs) + (form.rank - 1 + strided * form.rank if strided else 0)
-
-
-def module_of(form: ModuleForm) -> bytes:
-    """Return the module of a form. Pure: equal forms make equal bytes."""
-    return _Writer(form).module()
+    `keeps` are widths of floats whose NaN, infinities and signs of zeros the device can be told to keep.
+    """
+    return _Writer(form, keeps).module()
 
 
 class _Writer:
     """The parts of one module that its functions share."""
 
-    def __init__(self, form: ModuleForm) -> None:
-        self.form = form
+    def __init__(self, form: ModuleForm, keeps: tuple[int, ...]) -> None:
+        self.form, self.keeps = form, keeps
         self.target = Module()
         self.functions: Functions = {}
         module, dtypes = self.target, [dtype for dtype, _ in form.inputs]
-        self.result = form.steps[-1].dtype
+        self.result = form.result
         self.buffers = [
             _buffer(module, binding, STORED[dtype.nbytes], binding < len(dtypes))
             for binding, dtype in enumerate((*dtypes, self.result))
@@ -159,7 +101,7 @@ class _Writer:
     def _modes(self) -> list[tuple[int, ...]]:
         """What is asked of the arithmetic: that it keeps NaN, infinities and the signs of zeros."""
         used = {step.dtype.bits for step in self.form.steps if step.dtype in (DType.F32, DType.F64)}
-        kept = sorted(used.intersection(self.form.keeps))
+        kept = sorted(used.intersection(self.keeps))
         if kept:
             self.target.capabilities.add(Capability.SignedZeroInfNanPreserve)
         return [(KEEP, width) for width in kept]
@@ -217,7 +159,7 @@ class _Writer:
     def _computed(self, code: Code, place: Reg) -> Reg:
         """The last step's value."""
         form, values = self.form, list[Reg]()
-        places, word = self._places(code, place), count(_places_words(form))
+        places, word = self._places(code, place), count(places_words(form))
         for step in form.steps:
             args = [values[arg] for arg in step.args]
             match step:
@@ -228,7 +170,7 @@ class _Writer:
                 case Step(None, key=bytes(data)):
                     values.append(literal(code, data, step.dtype))
                 case Step(None, key=None):
-                    words = [self._word(code, next(word)) for _ in range(_words(step.dtype))]
+                    words = [self._word(code, next(word)) for _ in range(dtype_words(step.dtype))]
                     values.append(given(*words, dtype=step.dtype))
                 case Step(Prim() as op):
                     values.append(_applied(op, args, form.steps[step.args[-1]].dtype, step.dtype))

@@ -16,9 +16,6 @@ from fuel_async.ir import DType, Prim
 #: Elements in storage, by size: floats are loaded and stored as their bits.
 STORED: Mapping[int, Kind] = {1: U8, 2: U16, 4: U32, 8: U64}
 
-#: What there is for float32 alone.
-SINGLE_ONLY = frozenset({Prim.SIN, Prim.COS})
-
 
 def held_as(dtype: DType) -> Kind:
     """Return the kind of register of a dtype."""

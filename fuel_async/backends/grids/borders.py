@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fuel_async.backends.vulkan.kernels.base import IN_PLACE, Operand, VulkanKernel
-from fuel_async.backends.vulkan.kernels.grids import ITERATIONS, check, dispatch, each, folded, row_major
-from fuel_async.backends.vulkan.kernels.movement import T6, moved, part
-from fuel_async.backends.vulkan.kernels.widths import T4, Width
-from fuel_async.backends.vulkan.shaders.catalog import MOVED_NEEDS, float_name
+from fuel_async.backends.grids.catalog import MOVED_NEEDS, float_name
+from fuel_async.backends.grids.grids import ITERATIONS, check, dispatch, each, folded, row_major
+from fuel_async.backends.grids.kernel import IN_PLACE, GridKernel, Operand
+from fuel_async.backends.grids.movement import T6, moved, part
+from fuel_async.backends.grids.widths import T4, Width
 from fuel_async.dispatch import MaskedFillParams, PadBackwardParams, PadParams, TriangularParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
@@ -20,7 +20,7 @@ from fuel_async.ir import DType, OpKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Dispatch, Limits, Shape
+    from fuel_async.backends.grids.kernel import Dispatch, Limits, Shape
 
 CONSTANT, REFLECT, REPLICATE = range(3)
 
@@ -62,7 +62,7 @@ def _pad(operands: Sequence[Operand], params: PadParams, limits: Limits) -> Sequ
     filled = [*axes, *[(1, 0, 1, 0)] * (_PAD_AXES - len(axes))]
     words = [*fill, count, len(axes), source.offset, target.offset, params.mode_tag]
     columns = [number for column in zip(*filled, strict=True) for number in column]
-    return [dispatch(f"pad_{target.dtype.nbytes}", (0, 1), [*words, *columns], each(count, limits), limits)]
+    return [dispatch(f"pad_{target.dtype.nbytes}", (0, 1), [*words, *columns], each(count, limits))]
 
 
 def _unpadded(
@@ -78,7 +78,7 @@ def _unpadded(
         target.shape[axis], *params.padding[axis], params.mode_tag, *axes.words(_UNPAD_AXES, op.value),
     ]  # fmt: skip
     name = float_name("unpad", (source.dtype.bits, target.dtype.bits))
-    return dispatch(name, places, words, each(count, limits), limits, spec=width.spec())
+    return dispatch(name, places, words, each(count, limits), spec=width.spec())
 
 
 def _turns(shape: Shape, padding: Sequence[tuple[int, int]]) -> list[tuple[int, Shape]]:
@@ -92,7 +92,7 @@ def _turns(shape: Shape, padding: Sequence[tuple[int, int]]) -> list[tuple[int, 
     return turns
 
 
-def _pad_backward(dtype: DType) -> VulkanKernel:
+def _pad_backward(dtype: DType) -> GridKernel:
     op, width = OpKind.PadBackward, Width.of(dtype)
 
     def plan(operands: Sequence[Operand], params: PadBackwardParams, limits: Limits) -> Sequence[Dispatch]:
@@ -124,13 +124,13 @@ def _pad_backward(dtype: DType) -> VulkanKernel:
         turns = _turns(output, params.padding)[:-1] if params.mode_tag != CONSTANT else []
         return tuple([max(math.prod(shape), 1) * width.wide.nbytes for _, shape in turns[:2]])
 
-    return VulkanKernel(op, (dtype, dtype), plan, PadBackwardParams, needs=width.needs, scratch=scratch)
+    return GridKernel(op, (dtype, dtype), plan, PadBackwardParams, needs=width.needs, scratch=scratch)
 
 
 # --- masks --------------------------------------------------------------------------------------------------
 
 
-def _triangle(op: OpKind, dtype: DType) -> VulkanKernel:
+def _triangle(op: OpKind, dtype: DType) -> GridKernel:
     def plan(operands: Sequence[Operand], params: TriangularParams, limits: Limits) -> Sequence[Dispatch]:
         source, target = operands
         check(op.value, "the output's shape", target.shape, source.shape)
@@ -146,9 +146,9 @@ def _triangle(op: OpKind, dtype: DType) -> VulkanKernel:
         sizes, steps = lead.words(_TRIANGLE_AXES - 2, op.value)[: _TRIANGLE_AXES - 2], lead.strides[0]
         steps = (*steps, *(0,) * (_TRIANGLE_AXES - 2 - len(steps)))
         words = [*head, params.cols, params.rows, *sizes, source.strides[-1], source.strides[-2], *steps]
-        return [dispatch(f"triangle_{dtype.nbytes}", (0, 1), words, each(count, limits), limits)]
+        return [dispatch(f"triangle_{dtype.nbytes}", (0, 1), words, each(count, limits))]
 
-    return VulkanKernel(op, (dtype, dtype), plan, TriangularParams, IN_PLACE, MOVED_NEEDS[dtype.nbytes])
+    return GridKernel(op, (dtype, dtype), plan, TriangularParams, IN_PLACE, MOVED_NEEDS[dtype.nbytes])
 
 
 def broadcast(operand: Operand, shape: Shape) -> tuple[int, ...]:
@@ -158,7 +158,7 @@ def broadcast(operand: Operand, shape: Shape) -> tuple[int, ...]:
     return (*(0,) * missing, *[0 if size == 1 else step for size, step in rows])
 
 
-def _masked_fill(dtype: DType) -> VulkanKernel:
+def _masked_fill(dtype: DType) -> GridKernel:
     op = OpKind.MaskedFill
     needs = MOVED_NEEDS[dtype.nbytes] | MOVED_NEEDS[1]
 
@@ -170,15 +170,15 @@ def _masked_fill(dtype: DType) -> VulkanKernel:
         fill = _fill_words(op, params.fill_bytes, dtype)
         head = [*fill, axes.count, len(axes.sizes), source.offset, mask.offset, target.offset]
         words = [*head, *axes.words(_FILL_AXES, op.value)]
-        return [dispatch(f"fill_{dtype.nbytes}", (0, 1, 2), words, each(axes.count, limits), limits)]
+        return [dispatch(f"fill_{dtype.nbytes}", (0, 1, 2), words, each(axes.count, limits))]
 
-    return VulkanKernel(op, (dtype, DType.U8, dtype), plan, MaskedFillParams, IN_PLACE, needs)
+    return GridKernel(op, (dtype, DType.U8, dtype), plan, MaskedFillParams, IN_PLACE, needs)
 
 
-def kernels() -> tuple[VulkanKernel, ...]:
+def kernels() -> tuple[GridKernel, ...]:
     """Return new kernels of this family: one for each op and dtype."""
     return (
-        *(VulkanKernel(OpKind.Pad, (each_, each_), _pad, PadParams, needs=MOVED_NEEDS[each_.nbytes]) for each_ in T6),
+        *(GridKernel(OpKind.Pad, (each_, each_), _pad, PadParams, needs=MOVED_NEEDS[each_.nbytes]) for each_ in T6),
         *(_pad_backward(dtype) for dtype in T4),
         *(_triangle(op, dtype) for op in (OpKind.Triu, OpKind.Tril) for dtype in T6),
         *(_masked_fill(dtype) for dtype in T6),

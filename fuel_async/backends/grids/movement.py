@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from fuel_async.backends.vulkan.kernels.base import IN_PLACE, Operand, VulkanKernel
-from fuel_async.backends.vulkan.kernels.grids import Axes, check, dispatch, each, folded, row_major
-from fuel_async.backends.vulkan.shaders.catalog import MOVED_NEEDS
+from fuel_async.backends.grids.catalog import MOVED_NEEDS
+from fuel_async.backends.grids.grids import Axes, check, dispatch, each, folded, row_major
+from fuel_async.backends.grids.kernel import IN_PLACE, GridKernel, Operand
 from fuel_async.dispatch import (
     ConcatParams,
     FlipParams,
@@ -29,7 +29,7 @@ from fuel_async.ir import DType, OpKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Dispatch, Limits, ScratchRule, Shape
+    from fuel_async.backends.grids.kernel import Dispatch, Limits, ScratchRule, Shape
 
 #: Whatever can be fed can be handed on.
 HELD = tuple(dtype for dtype in DType.ALL if dtype.np is not None)
@@ -65,7 +65,7 @@ def moved(
     for at in product(*map(range, outer)):
         starts = [offset + sum(map(operator.mul, at, row)) for offset, row in zip(offsets, steps, strict=True)]
         words = [count, len(inner.sizes), *starts, *inner.words(_MOVE_AXES, op.value)]
-        found.append(dispatch(f"move_{size}", places, words, each(count, limits), limits))
+        found.append(dispatch(f"move_{size}", places, words, each(count, limits)))
     return found
 
 
@@ -180,7 +180,7 @@ def _moving(
     places, words = _placed(op, operands, source, ring, view)
     if not words[0]:
         return []
-    return [dispatch(f"place_{view.dtype.nbytes}", places, words, each(words[0], limits), limits)]
+    return [dispatch(f"place_{view.dtype.nbytes}", places, words, each(words[0], limits))]
 
 
 def _write_slice_doff(operands: Sequence[Operand], params: WriteSliceDoffParams, limits: Limits) -> Sequence[Dispatch]:
@@ -216,15 +216,15 @@ def _aside(nbytes: int) -> ScratchRule:
     return rule
 
 
-def _writes(dtype: DType) -> tuple[VulkanKernel, ...]:
+def _writes(dtype: DType) -> tuple[GridKernel, ...]:
     key, needs = (dtype, dtype), MOVED_NEEDS[dtype.nbytes]
     with_offset, with_position = (dtype, dtype, DType.I64, dtype), (dtype, dtype, DType.U32, dtype)
     slice_, doff, rotating = OpKind.WriteSlice, OpKind.WriteSliceDoff, OpKind.WriteSliceRotating
     aside = _aside(dtype.nbytes)
     return (
-        VulkanKernel(slice_, key, _write_slice, WriteSliceParams, IN_PLACE, needs, operands=(dtype,) * 3),
-        VulkanKernel(doff, key, _write_slice_doff, WriteSliceDoffParams, IN_PLACE, needs, operands=with_offset),
-        VulkanKernel(
+        GridKernel(slice_, key, _write_slice, WriteSliceParams, IN_PLACE, needs, operands=(dtype,) * 3),
+        GridKernel(doff, key, _write_slice_doff, WriteSliceDoffParams, IN_PLACE, needs, operands=with_offset),
+        GridKernel(
             rotating, key, _write_slice_rotating, WriteSliceRotatingParams, IN_PLACE, needs, aside,
             operands=with_position,
         ),
@@ -233,14 +233,14 @@ def _writes(dtype: DType) -> tuple[VulkanKernel, ...]:
 
 def _movers(
     op: OpKind, plan: Callable[..., Sequence[Dispatch]], takes: type, dtypes: Sequence[DType], *, variadic: bool = False
-) -> list[VulkanKernel]:
+) -> list[GridKernel]:
     return [
-        VulkanKernel(op, (dtype, dtype), plan, takes, needs=MOVED_NEEDS[dtype.nbytes], variadic=variadic)
+        GridKernel(op, (dtype, dtype), plan, takes, needs=MOVED_NEEDS[dtype.nbytes], variadic=variadic)
         for dtype in dtypes
     ]
 
 
-def kernels() -> tuple[VulkanKernel, ...]:
+def kernels() -> tuple[GridKernel, ...]:
     """Return new kernels of this family: one for each op and dtype."""
     return (
         *_movers(OpKind.Copy, _copy, NoParams, (*T9, DType.I8, DType.F8E4M3, DType.F8E8M0)),

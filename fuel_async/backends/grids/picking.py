@@ -10,12 +10,12 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.backends.vulkan.kernels.base import Operand, VulkanKernel
-from fuel_async.backends.vulkan.kernels.folds import converted
-from fuel_async.backends.vulkan.kernels.grids import ITERATIONS, check, dispatch, each, folded, row_major
-from fuel_async.backends.vulkan.kernels.movement import T9, moved
-from fuel_async.backends.vulkan.kernels.widths import T4, Width
-from fuel_async.backends.vulkan.shaders.catalog import MOVED_NEEDS, float_name
+from fuel_async.backends.grids.catalog import MOVED_NEEDS, float_name
+from fuel_async.backends.grids.folds import converted
+from fuel_async.backends.grids.grids import ITERATIONS, check, dispatch, each, folded, row_major
+from fuel_async.backends.grids.kernel import GridKernel, Operand
+from fuel_async.backends.grids.movement import T9, moved
+from fuel_async.backends.grids.widths import T4, Width
 from fuel_async.dispatch import GatherParams, IndexAddParams, IndexSelectParams, OpParams, ScatterAddParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
@@ -23,7 +23,7 @@ from fuel_async.ir import DType, OpKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Dispatch, Limits, ScratchRule, Shape
+    from fuel_async.backends.grids.kernel import Dispatch, Limits, ScratchRule, Shape
 
     #: params -> axis
     AxisOf = Callable[[Any], int]
@@ -48,7 +48,7 @@ def _picked(op: OpKind, operands: Sequence[Operand], index: Operand, axis: int, 
         raise KernelArgumentError(op.value, f"the size of axis {axis} of {source.shape}", 0, "at least 1")
     head = [axes.count, len(axes.sizes), source.offset, index.offset, target.offset, source.strides[axis]]
     words = [*head, source.shape[axis] - 1, *axes.words(_PICK_AXES, op.value)]
-    return [dispatch(f"pick_{source.dtype.nbytes}", (0, 1, 2), words, each(axes.count, limits), limits)]
+    return [dispatch(f"pick_{source.dtype.nbytes}", (0, 1, 2), words, each(axes.count, limits))]
 
 
 def _index_select(operands: Sequence[Operand], params: IndexSelectParams, limits: Limits) -> Sequence[Dispatch]:
@@ -94,11 +94,11 @@ def _added(
         words = [*head, *more, *axes.words(_ADD_AXES, op.value)]
         name, spec = float_name("scatter", (width.bits, width.wide_bits)), width.spec()
         groups = each(axes.count, limits)
-        found.append(dispatch(name, (1, 2, place), words, groups, limits, spec=spec, adds=True))
+        found.append(dispatch(name, (1, 2, place), words, groups, spec=spec, adds=True))
     return found
 
 
-def _adding(op: OpKind, dtype: DType, takes: type[OpParams], axis_of: AxisOf) -> VulkanKernel:
+def _adding(op: OpKind, dtype: DType, takes: type[OpParams], axis_of: AxisOf) -> GridKernel:
     width = Width.of(dtype)
 
     def plan(operands: Sequence[Operand], params: Any, limits: Limits) -> Sequence[Dispatch]:
@@ -119,7 +119,7 @@ def _adding(op: OpKind, dtype: DType, takes: type[OpParams], axis_of: AxisOf) ->
             *converted(op, sums, target, (4, 3), limits),
         ]
 
-    return VulkanKernel(op, (dtype, DType.U32, dtype, dtype), plan, takes, needs=width.needs, scratch=_sums(width))
+    return GridKernel(op, (dtype, DType.U32, dtype, dtype), plan, takes, needs=width.needs, scratch=_sums(width))
 
 
 def _sums(width: Width) -> ScratchRule:
@@ -131,12 +131,12 @@ def _sums(width: Width) -> ScratchRule:
     return rule
 
 
-def kernels() -> tuple[VulkanKernel, ...]:
+def kernels() -> tuple[GridKernel, ...]:
     """Return new kernels of this family: one for each op and dtype."""
     picks = ((OpKind.IndexSelect, _index_select, IndexSelectParams), (OpKind.Gather, _gather, GatherParams))
     return (
         *(
-            VulkanKernel(op, (dtype, DType.U32, dtype), plan, takes, needs=MOVED_NEEDS[dtype.nbytes])
+            GridKernel(op, (dtype, DType.U32, dtype), plan, takes, needs=MOVED_NEEDS[dtype.nbytes])
             for op, plan, takes in picks
             for dtype in T9
         ),

@@ -1,4 +1,4 @@
-"""How the slots of a program become what kernels and command buffers see: operands, ranges of bytes, hazards.
+"""How the slots of a program become what kernels see: operands, ranges of bytes, hazards.
 
 Pure: no driver, no memory.
 """
@@ -9,7 +9,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.backends.vulkan.kernels.base import Operand
+from fuel_async.backends.grids.kernel import Operand
 from fuel_async.dispatch import SlotClass
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import Layout
@@ -17,7 +17,7 @@ from fuel_async.ir import Layout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Limits
+    from fuel_async.backends.grids.kernel import Limits
     from fuel_async.dispatch import LaneProgram
     from fuel_async.ir import DType
 
@@ -82,9 +82,15 @@ def bound(dtype: DType, layout: Layout, space: Space, base: int, alignment: int,
     nbytes = max(-(-(high - start) // WORD) * WORD, WORD)
     if nbytes > limits.max_range_nbytes:
         most = f"at most {limits.max_range_nbytes:,} on this device"
-        raise KernelArgumentError("Vulkan", "an operand", f"{nbytes:,} bytes", most)
+        raise KernelArgumentError("a kernel", "an operand", f"{nbytes:,} bytes", most)
     operand = Operand(dtype, layout.shape, layout.strides, (base + layout.offset * size - start) // size)
     return Bound(operand, space, start, nbytes, low, max(high, low), (space, start, nbytes))
+
+
+def is_same(source: Bound, target: Bound) -> bool:
+    """Return whether two operands are the same elements in the same order."""
+    where = (source.space, source.start) == (target.space, target.start)
+    return where and source.operand == target.operand
 
 
 class Hazards:

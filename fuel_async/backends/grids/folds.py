@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fuel_async.backends.vulkan.kernels.base import Operand
-from fuel_async.backends.vulkan.kernels.grids import Axes, dispatch, folded, grid, lanes_for, row_major
-from fuel_async.backends.vulkan.kernels.widths import Width
-from fuel_async.backends.vulkan.shaders.catalog import float_name
+from fuel_async.backends.grids.catalog import float_name
+from fuel_async.backends.grids.grids import Axes, dispatch, folded, grid, lanes_for, row_major
+from fuel_async.backends.grids.kernel import Operand
+from fuel_async.backends.grids.widths import Width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Dispatch, Limits, Shape
+    from fuel_async.backends.grids.kernel import Dispatch, Limits, Shape
     from fuel_async.ir import DType, OpKind
 
 SUM, MAXIMUM, MINIMUM = range(3)
@@ -136,7 +136,7 @@ def _pass(
     name = float_name("reduce", (source.dtype.bits, out.bits), "COUNT" if counts else "")
     seen = (how.source, how.equal, place) if counts else (how.source, place)
     groups = grid(-(-rows.count * chunks // lanes.rows), limits)
-    return dispatch(name, seen, words, groups, limits, spec=width.spec(*lanes.spec(how.kind)))
+    return dispatch(name, seen, words, groups, spec=width.spec(*lanes.spec(how.kind)))
 
 
 def converted(op: OpKind, source: Operand, target: Operand, places: tuple[int, int], limits: Limits) -> list[Dispatch]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.backends.vulkan.kernels.base import IN_PLACE, Operand, VulkanKernel
-from fuel_async.backends.vulkan.kernels.folds import SUM, Fold, Rows, converted, fold, rows_of
-from fuel_async.backends.vulkan.kernels.grids import (
+from fuel_async.backends.grids.catalog import float_name
+from fuel_async.backends.grids.folds import SUM, Fold, Rows, converted, fold, rows_of
+from fuel_async.backends.grids.grids import (
     ITERATIONS,
     Lanes,
     check,
@@ -22,9 +22,9 @@ from fuel_async.backends.vulkan.kernels.grids import (
     grid,
     lanes_for,
 )
-from fuel_async.backends.vulkan.kernels.reduce import whole_sum_nbytes
-from fuel_async.backends.vulkan.kernels.widths import T4, Width
-from fuel_async.backends.vulkan.shaders.catalog import float_name
+from fuel_async.backends.grids.kernel import IN_PLACE, GridKernel, Operand
+from fuel_async.backends.grids.reduce import whole_sum_nbytes
+from fuel_async.backends.grids.widths import T4, Width
 from fuel_async.dispatch import (
     CumSumParams,
     FusedSoftmaxCrossEntropyParams,
@@ -40,7 +40,7 @@ from fuel_async.ir import DType, OpKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Dispatch, Limits, Shape
+    from fuel_async.backends.grids.kernel import Dispatch, Limits, Shape
 
 _ROW_AXES, _ROPE_AXES, _SUM_AXES = 6, 8, 8
 
@@ -75,7 +75,7 @@ def _cut(op: OpKind, rows: Rows, walks: int, limits: Limits) -> Lanes:
     return lanes
 
 
-def _normalising(op: OpKind, dtype: DType) -> VulkanKernel:
+def _normalising(op: OpKind, dtype: DType) -> GridKernel:
     takes, walks = _NORMALISING[op]
     width, macro = Width.of(dtype), _macro(op)
     arity = 2 if macro.endswith("BACKWARD") else 1
@@ -99,12 +99,12 @@ def _normalising(op: OpKind, dtype: DType) -> VulkanKernel:
             _last(source), _last(upstream), *axes.words(_ROW_AXES, op.value),
         ]  # fmt: skip
         groups = grid(-(-rows.count // lanes.rows), limits)
-        return [dispatch(name, tuple(range(arity + 1)), words, groups, limits, spec=width.spec(*lanes.spec()))]
+        return [dispatch(name, tuple(range(arity + 1)), words, groups, spec=width.spec(*lanes.spec()))]
 
-    return VulkanKernel(op, (dtype,) * (arity + 1), plan, takes, IN_PLACE, width.needs)
+    return GridKernel(op, (dtype,) * (arity + 1), plan, takes, IN_PLACE, width.needs)
 
 
-def _cumsum(dtype: DType) -> VulkanKernel:
+def _cumsum(dtype: DType) -> GridKernel:
     op, width = OpKind.CumSum, Width.of(dtype)
 
     def plan(operands: Sequence[Operand], params: CumSumParams, limits: Limits) -> Sequence[Dispatch]:
@@ -121,12 +121,12 @@ def _cumsum(dtype: DType) -> VulkanKernel:
             source.strides[axis], target.strides[axis], *axes.words(_SUM_AXES, op.value),
         ]  # fmt: skip
         name, groups = float_name("cumulate", (width.bits, width.bits)), grid(-(-rows.count // lanes.rows), limits)
-        return [dispatch(name, (0, 1), words, groups, limits, spec=width.spec(*lanes.spec()))]
+        return [dispatch(name, (0, 1), words, groups, spec=width.spec(*lanes.spec()))]
 
-    return VulkanKernel(op, (dtype, dtype), plan, CumSumParams, needs=width.needs)
+    return GridKernel(op, (dtype, dtype), plan, CumSumParams, needs=width.needs)
 
 
-def _rope(dtype: DType) -> VulkanKernel:
+def _rope(dtype: DType) -> GridKernel:
     op, width = OpKind.Rope, Width.of(dtype)
 
     def plan(operands: Sequence[Operand], params: RopeParams, limits: Limits) -> Sequence[Dispatch]:
@@ -144,15 +144,15 @@ def _rope(dtype: DType) -> VulkanKernel:
         offsets = [operand.offset for operand in operands]
         head = [count, len(axes.sizes), params.head_dim, params.seq, *offsets, *steps]
         name, words = float_name("rope", (width.bits, width.bits)), [*head, *axes.words(_ROPE_AXES, op.value)]
-        return [dispatch(name, (0, 1, 2, 3), words, each(count, limits), limits, spec=width.spec())]
+        return [dispatch(name, (0, 1, 2, 3), words, each(count, limits), spec=width.spec())]
 
-    return VulkanKernel(op, (dtype,) * 4, plan, RopeParams, needs=width.needs)
+    return GridKernel(op, (dtype,) * 4, plan, RopeParams, needs=width.needs)
 
 
 # --- losses -------------------------------------------------------------------------------------------------
 
 
-def _cross_entropy(dtype: DType) -> VulkanKernel:
+def _cross_entropy(dtype: DType) -> GridKernel:
     op, width = OpKind.FusedSoftmaxCrossEntropy, Width.of(dtype)
 
     def plan(operands: Sequence[Operand], params: FusedSoftmaxCrossEntropyParams, limits: Limits) -> Sequence[Dispatch]:
@@ -175,7 +175,7 @@ def _cross_entropy(dtype: DType) -> VulkanKernel:
             found += fold(op, views, Fold(SUM, place, total, 7), (0,), limits)
         offsets = [views[5].offset, views[6].offset, output.offset]
         name = float_name("ratio", (width.wide_bits, 32))
-        return [*found, dispatch(name, (5, 6, 2), offsets, (1, 1, 1), limits)]
+        return [*found, dispatch(name, (5, 6, 2), offsets, (1, 1, 1))]
 
     def scratch(params: Any, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
         one = width.wide.nbytes
@@ -183,7 +183,7 @@ def _cross_entropy(dtype: DType) -> VulkanKernel:
         return (rows, rows, one, one, *whole_sum_nbytes(params.n_rows, width))
 
     needs = width.needs
-    return VulkanKernel(
+    return GridKernel(
         op, (dtype, DType.I64, DType.F32), plan, FusedSoftmaxCrossEntropyParams, needs=needs, scratch=scratch
     )
 
@@ -205,10 +205,10 @@ def _losses(
     ]  # fmt: skip
     groups = grid(-(-params.n_rows // lanes.rows), limits)
     name, spec = float_name("losses", (width.bits, width.wide_bits)), width.spec(*lanes.spec())
-    return [dispatch(name, (0, 1, 3, 4), words, groups, limits, spec=spec, outputs=2)]
+    return [dispatch(name, (0, 1, 3, 4), words, groups, spec=spec, outputs=2)]
 
 
-def kernels() -> tuple[VulkanKernel, ...]:
+def kernels() -> tuple[GridKernel, ...]:
     """Return new kernels of this family: one for each op and dtype."""
     return (
         *(_normalising(op, dtype) for op in _NORMALISING for dtype in T4),

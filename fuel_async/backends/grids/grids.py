@@ -1,4 +1,4 @@
-"""How plans see shapes: axes folded into as few as there can be, blocks of push constants, and grids of workgroups."""
+"""How plans see shapes: axes folded into as few as there can be, blocks of words, and grids of groups."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fuel_async.backends.vulkan.kernels.base import Dispatch, Shader
-from fuel_async.backends.vulkan.shaders import MODULES, code
+from fuel_async.backends.grids.catalog import LOCAL, MODULES
+from fuel_async.backends.grids.kernel import Dispatch, Shader
 from fuel_async.errors import KernelArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Limits
+    from fuel_async.backends.grids.kernel import Limits
 
-#: Invocations of a workgroup of the shaders that have one element each; every device allows so many.
-LOCAL = 128
 #: Invocations of a workgroup that shares rows or tiles, where the device allows so many.
 MOST_LOCAL = 256
 #: Bytes of push constants that every device has room for.
@@ -114,7 +112,6 @@ def dispatch(
     operands: tuple[int, ...],
     words: Sequence[int],
     groups: tuple[int, int, int],
-    limits: Limits,
     *,
     spec: tuple[int, ...] = (),
     adds: bool = False,
@@ -122,20 +119,18 @@ def dispatch(
 ) -> Dispatch:
     """Return a dispatch of a module of the catalog, which writes the last of its operands and reads the others.
 
-    A shader may write more than one: `outputs`. One that `adds` reads what it writes. Floats keep NaN, infinities and
-    signs of zero where the device can be told so.
+    A shader may write more than one: `outputs`. One that `adds` reads what it writes.
     """
     reads = operands if adds else operands[:-outputs]
-    block, bits = push(*words), MODULES[name].floats
-    preserves = bits if f"nan_preserve_f{bits}" in limits.features else 0
-    shader = _shader(name, len(block), spec, preserves)
+    block = push(*words)
+    shader = _shader(name, len(block), spec)
     return Dispatch(shader, operands, block, groups, reads, operands[-outputs:])
 
 
 @cache
-def _shader(name: str, push_nbytes: int, spec: tuple[int, ...], preserves: int) -> Shader:
+def _shader(name: str, push_nbytes: int, spec: tuple[int, ...]) -> Shader:
     module = MODULES[name]
-    return Shader(name, code(name, preserves), module.bindings, push_nbytes, spec, module.needs)
+    return Shader(name, module, module.bindings, push_nbytes, spec, module.threads_of(spec), module.needs)
 
 
 def each(count: int, limits: Limits) -> tuple[int, int, int]:

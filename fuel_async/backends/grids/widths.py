@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fuel_async.backends.vulkan.shaders.catalog import NEEDS
+from fuel_async.backends.grids.catalog import NEEDS
 from fuel_async.ir import DType
 
 T4 = (DType.F32, DType.F64, DType.BF16, DType.F16)

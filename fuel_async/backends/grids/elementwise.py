@@ -2,7 +2,8 @@
 
 Which kinds there are, and what each computes, is said by `ir.tree`; which dtypes a kind takes follows from its tree.
 One module serves all shapes that are read alike; so that it also serves all parameters, the numbers of clamp and affine
-are in the push constants. Half types and 8-bit floats need no arithmetic of their own, only storage of their width.
+are among the words that are pushed. Half types and 8-bit floats need no arithmetic of their own, only storage of their
+width.
 """
 
 from __future__ import annotations
@@ -13,28 +14,18 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fuel_async.backends.vulkan.kernels.base import (
+from fuel_async.backends.grids import form
+from fuel_async.backends.grids.form import ITEMS, LOCAL, MOST_WORDS, Access, ModuleForm, numbers_given, words_of
+from fuel_async.backends.grids.grids import folded, grid, push, row_major
+from fuel_async.backends.grids.kernel import (
     IN_PLACE,
     STRIDED,
     Dispatch,
+    GridKernel,
     Limits,
     Operand,
     Plan,
     Shader,
-    VulkanKernel,
-)
-from fuel_async.backends.vulkan.kernels.grids import folded, grid, push, row_major
-from fuel_async.backends.vulkan.spirv import (
-    ITEMS,
-    LOCAL,
-    MOST_WORDS,
-    SINGLE_ONLY,
-    WRITERS,
-    Access,
-    ModuleForm,
-    module_of,
-    numbers_given,
-    words_of,
 )
 from fuel_async.dispatch import AffineParams, CastParams, ClampParams, KernelDTypes, NoParams, OpParams, PowIParams
 from fuel_async.errors import DTypeMismatch, KernelArgumentError
@@ -49,6 +40,7 @@ from fuel_async.ir import (
     OpKind,
     OpSpec,
     PowI,
+    Prim,
     Step,
     bits_dtype,
     simplify,
@@ -59,8 +51,8 @@ from fuel_async.ir import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-#: Modules whose code these kernels run, or are printed by.
-TAKES_FROM = (*WRITERS, *[sys.modules[part.__module__] for part in (tree, simplify, ErfFormula)])
+#: Modules that say what is computed.
+TAKES_FROM = (form, *[sys.modules[part.__module__] for part in (tree, simplify, ErfFormula)])
 
 FLOATS = (DType.F32, DType.F64, DType.BF16, DType.F16)
 INTEGERS = (DType.I32, DType.U32, DType.I64, DType.U8)
@@ -74,8 +66,8 @@ _STORAGE: Mapping[int, frozenset[str]] = {
     4: frozenset(),
     8: frozenset({"int64"}),
 }
-#: The feature of a device that can be told to keep NaN and the like, by the width of the floats.
-_KEEPING = {32: "nan_preserve_f32", 64: "nan_preserve_f64"}
+#: The feature of devices that have sine and cosine of float64, and the primitives that need it.
+CIRCULAR_DOUBLE, CIRCULAR = "float64_circular", (Prim.SIN, Prim.COS)
 
 
 class _Takes(NamedTuple):
@@ -126,21 +118,19 @@ class _Rule:
         found = steps(simplify(tree(self.op, dtypes, attrs)))
         return numbers_given(found) if self.takes in _NUMBERS_GIVEN else (found, ())
 
-    def needs(self) -> frozenset[str]:
-        """The features of a device that can run it."""
-        found = frozenset[str]().union(*(_STORAGE[dtype.nbytes] for dtype in self.dtypes))
-        computes = DType.F64 in self.dtypes and self.op is not OpKind.Where
-        return found | {"float64"} if computes else found
-
-    def is_taken(self) -> bool:
-        """Whether there is a tree for these types, of primitives that are there for them."""
+    def needs(self) -> frozenset[str] | None:
+        """The features of a device that can run it; None where there is no tree for these types."""
         if self.dtypes[0].is_int and self.takes.sample is not None:
-            return False
+            return None
         try:
-            found = steps(tree(self.op, self.dtypes, self.takes.sample))
+            root = tree(self.op, self.dtypes, self.takes.sample)
         except DTypeMismatch:
-            return False
-        return not any(step.op in SINGLE_ONLY and step.dtype is DType.F64 for step in found)
+            return None
+        found = frozenset[str]().union(*(_STORAGE[dtype.nbytes] for dtype in self.dtypes))
+        if DType.F64 not in self.dtypes or self.op is OpKind.Where:
+            return found
+        circular = any(step.op in CIRCULAR and step.dtype is DType.F64 for step in steps(root))
+        return found | {"float64", *([CIRCULAR_DOUBLE] if circular else [])}
 
 
 def _access(row: tuple[int, ...], dense: tuple[int, ...]) -> Access:
@@ -173,9 +163,9 @@ def _places(
     return accesses, axes.sizes if strides else (), strides
 
 
-def _plan(rule: _Rule) -> Plan:
-    """Return the plan of one kernel; it remembers the modules that it has written."""
-    op, takes, needs = rule.op, rule.takes, rule.needs()
+def _plan(rule: _Rule, needs: frozenset[str]) -> Plan:
+    """Return the plan of one kernel; it remembers its forms, so that equal ones are one object."""
+    op, takes = rule.op, rule.takes
     inputs = tuple([bits_dtype(dtype) if op is OpKind.Where else dtype for dtype in rule.dtypes[:-1]])
     name = f"{op.value}_{'_'.join(map(str, rule.dtypes))}"
 
@@ -185,16 +175,10 @@ def _plan(rule: _Rule) -> Plan:
         return rule.formula(takes.attrs(params))
 
     @functools.lru_cache(REMEMBERED)
-    def shader(
-        found: tuple[Step, ...],
-        accesses: tuple[Access, ...],
-        rank: int,
-        baked: tuple[int, ...],
-        keeps: tuple[int, ...],
-    ) -> Shader:
-        form = ModuleForm(found, tuple(zip(inputs, accesses, strict=True)), rank, baked, keeps)
-        push_nbytes = 0 if baked else 4 * words_of(form)
-        return Shader(name, module_of(form), len(inputs) + 1, push_nbytes, needs=needs)
+    def shader(found: tuple[Step, ...], accesses: tuple[Access, ...], rank: int, baked: tuple[int, ...]) -> Shader:
+        made = ModuleForm(found, tuple(zip(inputs, accesses, strict=True)), rank, baked)
+        push_nbytes = 0 if baked else 4 * words_of(made)
+        return Shader(name, made, len(inputs) + 1, push_nbytes, threads=LOCAL, needs=needs)
 
     def plan(operands: Sequence[Operand], params: OpParams, limits: Limits) -> Sequence[Dispatch]:
         *sources, output = operands
@@ -206,8 +190,7 @@ def _plan(rule: _Rule) -> Plan:
         offsets = [source.offset for source in sources]
         words = (count, output.offset, *offsets, *sizes[:-1], *strides, *numbers)
         baked = words if len(words) > MOST_WORDS else ()
-        keeps = tuple([width for width, feature in _KEEPING.items() if feature in limits.features])
-        written = shader(found, accesses, len(sizes), baked, keeps)
+        written = shader(found, accesses, len(sizes), baked)
         places = tuple(range(len(operands)))
         groups = grid(-(-count // (LOCAL * ITEMS)), limits)
         return (Dispatch(written, places, b"" if baked else push(*words), groups, places[:-1], places[-1:]),)
@@ -215,9 +198,12 @@ def _plan(rule: _Rule) -> Plan:
     return plan
 
 
-def _kernel(rule: _Rule) -> VulkanKernel:
-    caps = IN_PLACE if rule.dtypes[-1] in rule.dtypes[:-1] and rule.op is not OpKind.Cast else STRIDED
-    return VulkanKernel(rule.op, rule.dtypes, _plan(rule), rule.takes.params, caps, rule.needs())
+def _kernels(rule: _Rule) -> Iterator[GridKernel]:
+    """The kernel of a rule, if there can be one."""
+    needs = rule.needs()
+    if needs is not None:
+        caps = IN_PLACE if rule.dtypes[-1] in rule.dtypes[:-1] and rule.op is not OpKind.Cast else STRIDED
+        yield GridKernel(rule.op, rule.dtypes, _plan(rule, needs), rule.takes.params, caps, needs)
 
 
 def _rules(op: OpSpec) -> Iterator[_Rule]:
@@ -228,12 +214,10 @@ def _rules(op: OpSpec) -> Iterator[_Rule]:
         yield from (_Rule(op.kind, (DType.U8, dtype, dtype, dtype)) for dtype in (*FLOATS, *INTEGERS, DType.I16))
     else:
         for dtype in (*FLOATS, *INTEGERS):
-            rule = _Rule(op.kind, (*[dtype] * op.arity, DType.U8 if op.boolean else dtype))
-            if rule.is_taken():
-                yield rule
+            yield _Rule(op.kind, (*[dtype] * op.arity, DType.U8 if op.boolean else dtype))
 
 
-def kernels() -> tuple[VulkanKernel, ...]:
+def kernels() -> tuple[GridKernel, ...]:
     """Return new kernels of this family: one for each op and dtypes. `masked_fill` is among the kernels of borders."""
     computed = {op.kind: op for op in OPS if op.kind in TREES and op.kind is not OpKind.MaskedFill}
-    return tuple([_kernel(rule) for op in computed.values() for rule in _rules(op)])
+    return tuple([kernel for op in computed.values() for rule in _rules(op) for kernel in _kernels(rule)])

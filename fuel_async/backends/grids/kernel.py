@@ -1,7 +1,7 @@
-"""What a Vulkan kernel is: a pure rule from operands and parameters to dispatches of SPIR-V modules.
+"""What a kernel of grids is: a pure rule from operands and parameters to dispatches.
 
-`VulkanKernel.plan` sees every operand as type, shape, strides and offset, and returns what one command buffer has
-to hold for it. Nothing here touches a device: plans are made, and tested, without one.
+`GridKernel.plan` sees every operand as type, shape, strides and offset, and returns what is to be launched for it, in
+order. Nothing here touches a device: plans are made, and tested, without one.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fuel_async.dispatch import KernelCaps, KernelDTypes, NoParams, OpParams
-from fuel_async.errors import KernelArgumentError
+from fuel_async.errors import InternalError, KernelArgumentError
 
 if TYPE_CHECKING:
+    from fuel_async.backends.grids.catalog import Module
+    from fuel_async.backends.grids.form import ModuleForm
     from fuel_async.ir import DType, Layout, OpKind, TensorType
 
 #: Sizes of the axes, outermost first.
@@ -41,23 +43,26 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Shader:
-    """A SPIR-V module, entry point `main`, and its interface; equal modules make equal pipelines."""
+    """What runs on every thread of a grid: its code by name, and its interface. Equal ones are made once a device."""
 
     name: str
-    code: bytes = field(repr=False)
-    #: Storage buffers 0 .. bindings - 1 of set 0.
+    #: A module of the catalog, or what one is printed from.
+    code: Module | ModuleForm = field(repr=False)
+    #: Storage buffers 0 .. bindings - 1.
     bindings: int
-    #: Size of the push-constant block, a multiple of 4.
+    #: Bytes of the words that are pushed, a multiple of 4.
     push_nbytes: int = 0
-    #: Specialization constants 0 .. of 32 bits each, the local size among them.
+    #: Constants 0 .. of 32 bits each that are known when it is made, the sides of a group among them.
     spec: tuple[int, ...] = ()
+    #: Threads of a group.
+    threads: int = 1
     #: Device features it cannot run without: "float64", "float16", "int8_storage", "int16_storage", "int64", ...
     needs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One vkCmdDispatch."""
+    """One launch of a grid."""
 
     shader: Shader
     #: Which operand each binding is, among inputs, output, working memory.
@@ -93,9 +98,20 @@ def no_scratch(params: object, inputs: Sequence[Shape], output: Shape) -> tuple[
     return ()
 
 
+#: (kernel, inputs, outputs, layouts, params): run once over storages of one device, and wait for it.
+Once: TypeAlias = "Callable[[GridKernel, Sequence[Any], Sequence[Any], Sequence[Layout], OpParams], None]"
+
+
+def nowhere(
+    kernel: GridKernel, inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams
+) -> None:
+    """What runs a kernel that no backend has registered: nothing."""
+    raise InternalError(f"{kernel.op.value} belongs to no backend, so nothing can run it")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class VulkanKernel:
-    """A kernel of Vulkan devices: equal only to itself, immutable, usable from any thread. Outputs are row-major."""
+class GridKernel:
+    """A kernel of grids: equal only to itself, immutable, usable from any thread. Outputs are row-major."""
 
     op: OpKind
     #: The key: inputs in order, then the output; a variadic kernel has any number of inputs of the first type.
@@ -110,6 +126,8 @@ class VulkanKernel:
     variadic: bool = False
     #: Inputs in order, then the output, for a kernel whose key leaves some of them out.
     operands: KernelDTypes = ()
+    #: What runs it outside of programs: its backend's.
+    once: Once = nowhere
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operands", self.operands or self.dtypes)
@@ -133,7 +151,5 @@ class VulkanKernel:
     def __call__(
         self, inputs: Sequence[Any], outputs: Sequence[Any], layouts: Sequence[Layout], params: OpParams
     ) -> None:
-        """Run once over storages of one Vulkan device, and wait for it."""
-        from fuel_async.backends.vulkan.once import run_once
-
-        run_once(self, inputs, outputs, layouts, params)
+        """Run once over storages of one device, and wait for it."""
+        self.once(self, inputs, outputs, layouts, params)

@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.backends.vulkan.kernels.base import Operand, VulkanKernel
-from fuel_async.backends.vulkan.kernels.folds import SUM, Fold, fold
-from fuel_async.backends.vulkan.kernels.grids import ITERATIONS, Axes, check, dispatch, folded, grid
-from fuel_async.backends.vulkan.kernels.widths import T4, Width
-from fuel_async.backends.vulkan.shaders.catalog import NEEDS, matmul_name
+from fuel_async.backends.grids.catalog import NEEDS, matmul_name
+from fuel_async.backends.grids.folds import SUM, Fold, fold
+from fuel_async.backends.grids.grids import ITERATIONS, Axes, check, dispatch, folded, grid
+from fuel_async.backends.grids.kernel import GridKernel, Operand
+from fuel_async.backends.grids.widths import T4, Width
 from fuel_async.dispatch import MatmulParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
@@ -23,7 +23,7 @@ from fuel_async.ir import DType, OpKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Dispatch, Limits, Shape
+    from fuel_async.backends.grids.kernel import Dispatch, Limits, Shape
 
 _BATCH_AXES = 5
 #: Terms of a sum that one invocation adds up; a multiple of the depth of a tile.
@@ -121,10 +121,10 @@ def _product(
     count = -(-params.m // tiles.rows) * -(-params.n // tiles.columns) * batches.count * splits
     seen = (0, 1, 2, place) if bias else (0, 1, place)
     name = matmul_name((left.dtype.bits, out.bits), tiles.each, bias=bias is not None)
-    return dispatch(name, seen, words, grid(count, limits), limits, spec=spec)
+    return dispatch(name, seen, words, grid(count, limits), spec=spec)
 
 
-def _kernel(op: OpKind, dtype: DType) -> VulkanKernel:
+def _kernel(op: OpKind, dtype: DType) -> GridKernel:
     arity = 3 if op is OpKind.FusedLinear else 2
     width = Width.of(dtype)
 
@@ -152,10 +152,10 @@ def _kernel(op: OpKind, dtype: DType) -> VulkanKernel:
         splits = splits_of(params.k, dtype)
         return (max(math.prod(output), 1) * splits * width.wide.nbytes,) if splits > 1 else ()
 
-    return VulkanKernel(op, (dtype,) * (arity + 1), plan, MatmulParams, needs=NEEDS[dtype.bits], scratch=scratch)
+    return GridKernel(op, (dtype,) * (arity + 1), plan, MatmulParams, needs=NEEDS[dtype.bits], scratch=scratch)
 
 
-def kernels() -> tuple[VulkanKernel, ...]:
+def kernels() -> tuple[GridKernel, ...]:
     """Return new kernels of this family: one for each op and dtype."""
     return (
         *(_kernel(OpKind.MatMul, dtype) for dtype in (*T4, DType.I8, DType.U8)),

@@ -1,17 +1,20 @@
-"""Which modules are built from the GLSL files beside this one: a name, a file, macros, and the interface they have.
+"""Which modules of fixed code there are: a name, a source file, macros, and the interface they have.
 
-The files are compiled ahead of time, by `python -m fuel_async.backends.vulkan.shaders`; the modules lie in `spv/`.
+Each backend has a source file of each name, in its own language, and makes the modules of them: ahead of time, or when
+they are asked for.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-
+#: Threads of a group of the modules that have one element each; every device allows so many.
+LOCAL = 128
 #: Device features that elements of so many bits need.
 NEEDS: Mapping[int, frozenset[str]] = {
     8: frozenset({"int8_storage"}),
@@ -25,7 +28,7 @@ MOVED_NEEDS: Mapping[int, frozenset[str]] = {1: NEEDS[8], 2: NEEDS[16], 4: NEEDS
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One compiled module."""
+    """One module."""
 
     name: str
     #: The file it is made of, without its suffix.
@@ -36,6 +39,13 @@ class Module:
     needs: frozenset[str] = frozenset()
     #: Bits of the floats in which it computes; 0 when it computes with none.
     floats: int = 0
+    #: Threads of a group: so many, or where there are sides the product of the first so many constants.
+    threads: int = LOCAL
+    sides: int = 0
+
+    def threads_of(self, spec: tuple[int, ...]) -> int:
+        """Return the threads of a group of the module made with these constants."""
+        return math.prod(spec[: self.sides]) if self.sides else self.threads
 
 
 #: Files compiled for each size of an element, in bytes: (file, bindings, sizes).
@@ -50,6 +60,9 @@ _MOVING = (
 #: Files compiled for floats: (file, macro, bindings, (bits that come in, bits that go out) …).
 _SAME = ((16, 16), (32, 32), (64, 64))
 _ANY = (*_SAME, (16, 32), (32, 16))
+#: Files whose groups have as many threads as the first constants say, and those with another number than most.
+_SIDES = {"reduce": 1, "arg": 1, "rows": 1, "losses": 1, "cumulate": 1, "matmul": 2}
+_THREADS = {"ratio": 1}
 _COMPUTING = (
     ("reduce", "", 2, (*_ANY, (64, 32))),
     ("reduce", "COUNT", 3, ((16, 32), (32, 32), (64, 64))),
@@ -101,17 +114,19 @@ def _computing() -> Iterator[Module]:
             macros = [macro, "BACKWARD"] if macro.endswith("_BACKWARD") else [macro] if macro else []
             defines = (f"IN={bits[0]}", f"OUT={bits[1]}", *macros)
             name, needs = float_name(source, bits, macro), _needs(*bits)
-            yield Module(name, source, defines, bindings, needs, max(*bits, 32))
+            sides, threads = _SIDES.get(source, 0), _THREADS.get(source, LOCAL)
+            yield Module(name, source, defines, bindings, needs, max(*bits, 32), threads, sides)
 
 
 def _products() -> Iterator[Module]:
+    sides = _SIDES["matmul"]
     for each in TILES:
         for bits in (*_SAME, (16, 32)):
             for bias in (False, True):
                 defines = (f"IN={bits[0]}", f"OUT={bits[1]}", f"EACH={each}", *(["BIAS"] if bias else []))
                 name = matmul_name(bits, each, bias=bias)
-                yield Module(name, "matmul", defines, 3 + bias, _needs(*bits), max(*bits, 32))
-        yield Module(matmul_name((8, 8), each, bias=False), "matmul", (f"EACH={each}",), 3, NEEDS[8])
+                yield Module(name, "matmul", defines, 3 + bias, _needs(*bits), max(*bits, 32), sides=sides)
+        yield Module(matmul_name((8, 8), each, bias=False), "matmul", (f"EACH={each}",), 3, NEEDS[8], sides=sides)
 
 
 MODULES: Mapping[str, Module] = {module.name: module for module in (*_moving(), *_computing(), *_products())}

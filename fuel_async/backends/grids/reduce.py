@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.backends.vulkan.kernels.base import Operand, VulkanKernel
-from fuel_async.backends.vulkan.kernels.folds import (
+from fuel_async.backends.grids.catalog import float_name
+from fuel_async.backends.grids.folds import (
     MAXIMUM,
     MINIMUM,
     SUM,
@@ -19,7 +19,7 @@ from fuel_async.backends.vulkan.kernels.folds import (
     partial_nbytes,
     rows_of,
 )
-from fuel_async.backends.vulkan.kernels.grids import (
+from fuel_async.backends.grids.grids import (
     ITERATIONS,
     check,
     dispatch,
@@ -29,8 +29,8 @@ from fuel_async.backends.vulkan.kernels.grids import (
     lanes_for,
     row_major,
 )
-from fuel_async.backends.vulkan.kernels.widths import T4, Width
-from fuel_async.backends.vulkan.shaders.catalog import float_name
+from fuel_async.backends.grids.kernel import GridKernel, Operand
+from fuel_async.backends.grids.widths import T4, Width
 from fuel_async.dispatch import ReduceMaxToBackwardParams, ReduceMaxToParams, ReduceParams, ReduceSumToParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
@@ -38,7 +38,7 @@ from fuel_async.ir import DType, OpKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.backends.vulkan.kernels.base import Dispatch, Limits, Shape
+    from fuel_async.backends.grids.kernel import Dispatch, Limits, Shape
 
 _FOLDS = {
     OpKind.SumReduce: SUM,
@@ -75,7 +75,7 @@ def _check_something(op: OpKind, source: Shape, dims: Sequence[int]) -> None:
         raise KernelArgumentError(op.value, f"the size of the axes {tuple(dims)} of {source}", 0, "at least 1")
 
 
-def _reduction(op: OpKind, dtype: DType, takes: type[Any]) -> VulkanKernel:
+def _reduction(op: OpKind, dtype: DType, takes: type[Any]) -> GridKernel:
     kind, width, mean = _FOLDS[op], Width.of(dtype), op is OpKind.MeanReduce
 
     def plan(operands: Sequence[Operand], params: Any, limits: Limits) -> Sequence[Dispatch]:
@@ -93,10 +93,10 @@ def _reduction(op: OpKind, dtype: DType, takes: type[Any]) -> VulkanKernel:
     def scratch(params: Any, inputs: Sequence[Shape], output: Shape) -> tuple[int, ...]:
         return partial_nbytes(inputs[0], output, width)
 
-    return VulkanKernel(op, (dtype, dtype), plan, takes, needs=width.needs, scratch=scratch)
+    return GridKernel(op, (dtype, dtype), plan, takes, needs=width.needs, scratch=scratch)
 
 
-def _arg_extreme(op: OpKind, dtype: DType) -> VulkanKernel:
+def _arg_extreme(op: OpKind, dtype: DType) -> GridKernel:
     width = Width.of(dtype)
 
     def plan(operands: Sequence[Operand], params: ReduceParams, limits: Limits) -> Sequence[Dispatch]:
@@ -115,15 +115,15 @@ def _arg_extreme(op: OpKind, dtype: DType) -> VulkanKernel:
         words = [*head, *rows.kept.words(_ARG_AXES, op.value)]
         spec = width.spec(*lanes.spec(int(op is OpKind.ArgMaxDim)))
         groups = grid(-(-rows.count // lanes.rows), limits)
-        return [dispatch(float_name("arg", (dtype.bits, dtype.bits)), (0, 1), words, groups, limits, spec=spec)]
+        return [dispatch(float_name("arg", (dtype.bits, dtype.bits)), (0, 1), words, groups, spec=spec)]
 
-    return VulkanKernel(op, (dtype, DType.U32), plan, ReduceParams, needs=width.needs)
+    return GridKernel(op, (dtype, DType.U32), plan, ReduceParams, needs=width.needs)
 
 
 # --- the gradient of a maximum ------------------------------------------------------------------------------
 
 
-def _max_to_backward(dtype: DType) -> VulkanKernel:
+def _max_to_backward(dtype: DType) -> GridKernel:
     op, width = OpKind.ReduceMaxToBackward, Width.of(dtype)
 
     def plan(operands: Sequence[Operand], params: Any, limits: Limits) -> Sequence[Dispatch]:
@@ -151,7 +151,7 @@ def _max_to_backward(dtype: DType) -> VulkanKernel:
         rows = max(math.prod(inputs[1]), 1) * width.wide.nbytes
         return (rows, rows, *partial_nbytes(inputs[0], inputs[1], width))
 
-    return VulkanKernel(op, (dtype,) * 3, plan, ReduceMaxToBackwardParams, needs=width.needs, scratch=scratch)
+    return GridKernel(op, (dtype,) * 3, plan, ReduceMaxToBackwardParams, needs=width.needs, scratch=scratch)
 
 
 def _shared(op: OpKind, views: Sequence[Operand], dims: Sequence[int], width: Width, limits: Limits) -> Dispatch:
@@ -165,7 +165,7 @@ def _shared(op: OpKind, views: Sequence[Operand], dims: Sequence[int], width: Wi
     offsets = [view.offset for view in (source, upstream, maximum, number, target)]
     words = [axes.count, len(axes.sizes), *offsets, *axes.words(_SHARE_AXES, op.value)]
     name = float_name("share", (width.bits, width.bits))
-    return dispatch(name, (0, 1, 3, 4, 2), words, each(axes.count, limits), limits, spec=width.spec())
+    return dispatch(name, (0, 1, 3, 4, 2), words, each(axes.count, limits), spec=width.spec())
 
 
 def whole_sum_nbytes(count: int, width: Width) -> tuple[int, ...]:
@@ -174,7 +174,7 @@ def whole_sum_nbytes(count: int, width: Width) -> tuple[int, ...]:
     return (chunks * width.wide.nbytes,) if chunks > 1 else ()
 
 
-def kernels() -> tuple[VulkanKernel, ...]:
+def kernels() -> tuple[GridKernel, ...]:
     """Return new kernels of this family: one for each op and dtype."""
     plain = (OpKind.SumReduce, OpKind.MeanReduce, OpKind.MaxReduce, OpKind.MinReduce)
     return (

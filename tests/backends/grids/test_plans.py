@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from fuel_async.backends.cpu.kernels import register_cpu_kernels
-from fuel_async.backends.vulkan.kernels import borders, matmul, movement, picking, reduce, rows
-from fuel_async.backends.vulkan.kernels.base import Limits, Operand, VulkanKernel
-from fuel_async.backends.vulkan.kernels.folds import chunks_of
-from fuel_async.backends.vulkan.kernels.grids import (
+from fuel_async.backends.grids import borders, matmul, movement, picking, reduce, rows
+from fuel_async.backends.grids.catalog import LOCAL
+from fuel_async.backends.grids.folds import chunks_of
+from fuel_async.backends.grids.grids import (
     ITERATIONS,
-    LOCAL,
     PUSH_NBYTES,
     folded,
     grid,
@@ -23,12 +22,12 @@ from fuel_async.backends.vulkan.kernels.grids import (
     push,
     row_major,
 )
-from fuel_async.backends.vulkan.kernels.table import register_vulkan_kernels
+from fuel_async.backends.grids.kernel import GridKernel, Limits, Operand
 from fuel_async.dispatch import KernelBindingTable, OpParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import BackendId, DType, OpKind
 from tests.backends.cpu.kernels.conftest import sample_for
-from tests.backends.vulkan.kernel_rig import LIMITS, by_key
+from tests.backends.grids.support import LIMITS, by_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +53,7 @@ def operand(dtype: DType, *shape: int) -> Operand:
     return Operand(dtype, shape, row_major(shape), 0)
 
 
-def planned(kernel: VulkanKernel, shapes: Sequence[Any], params: OpParams, limits: Limits = LIMITS) -> Any:
+def planned(kernel: GridKernel, shapes: Sequence[Any], params: OpParams, limits: Limits = LIMITS) -> Any:
     """The plan over row-major operands, inputs then output, of those shapes."""
     kinds = [kernel.dtypes[0]] * (len(shapes) - 1) if kernel.variadic else kernel.operands[:-1]
     views = [operand(kind, *shape) for kind, shape in zip((*kinds, kernel.dtypes[-1]), shapes, strict=True)]
@@ -62,7 +61,7 @@ def planned(kernel: VulkanKernel, shapes: Sequence[Any], params: OpParams, limit
     return kernel.dispatches([*views, *[operand(DType.U8, nbytes) for nbytes in scratch]], params, limits)
 
 
-def sampled(kernel: VulkanKernel, rows: int) -> tuple[list[Any], OpParams]:
+def sampled(kernel: GridKernel, rows: int) -> tuple[list[Any], OpParams]:
     """The shapes of a sample call, inputs then output, and its parameters."""
     host: Any = HOST.lookup(kernel.op, kernel.dtypes, BackendId.CPU)
     found = sample_for(host, np.random.default_rng(7), rows)
@@ -70,7 +69,7 @@ def sampled(kernel: VulkanKernel, rows: int) -> tuple[list[Any], OpParams]:
 
 
 @every_kernel
-def test_a_plan_fits_what_every_device_has(kernel: VulkanKernel) -> None:
+def test_a_plan_fits_what_every_device_has(kernel: GridKernel) -> None:
     for count in (6, 40_000):
         shapes, params = sampled(kernel, count)
         dispatches = planned(kernel, shapes, params)
@@ -89,7 +88,7 @@ def test_a_plan_fits_what_every_device_has(kernel: VulkanKernel) -> None:
 
 
 @every_kernel
-def test_a_plan_is_a_function_of_its_arguments(kernel: VulkanKernel) -> None:
+def test_a_plan_is_a_function_of_its_arguments(kernel: GridKernel) -> None:
     shapes, params = sampled(kernel, 6)
     assert planned(kernel, shapes, params) == planned(kernel, shapes, params)
 
@@ -107,11 +106,11 @@ EMPTIED = [
 
 
 @pytest.mark.parametrize("kernel", EMPTIED, ids=lambda kernel: f"{kernel.op.value}-{kernel.dtypes[0]}")
-def test_an_empty_output_needs_nothing(kernel: VulkanKernel) -> None:
+def test_an_empty_output_needs_nothing(kernel: GridKernel) -> None:
     assert not planned(kernel, *sampled_empty(kernel, *sampled(kernel, 6)))
 
 
-def sampled_empty(kernel: VulkanKernel, shapes: list[Any], params: Any) -> tuple[list[Any], Any]:
+def sampled_empty(kernel: GridKernel, shapes: list[Any], params: Any) -> tuple[list[Any], Any]:
     """The sample with no rows."""
 
     def without(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -127,7 +126,7 @@ def sampled_empty(kernel: VulkanKernel, shapes: list[Any], params: Any) -> tuple
 
 
 @every_kernel
-def test_other_parameters_and_shapes_are_refused(kernel: VulkanKernel) -> None:
+def test_other_parameters_and_shapes_are_refused(kernel: GridKernel) -> None:
     shapes, params = sampled(kernel, 6)
     operands = [operand(kind, *shape) for kind, shape in zip(kernel.operands, shapes, strict=False)]
     with pytest.raises(KernelArgumentError, match=kernel.op.value):
@@ -139,18 +138,10 @@ def test_other_parameters_and_shapes_are_refused(kernel: VulkanKernel) -> None:
             planned(kernel, [*shapes[:-1], (3, 3, 3)], params)
 
 
-def test_every_row_of_the_table_is_there_once() -> None:
-    table = KernelBindingTable()
-    register_vulkan_kernels(table)
-    table.finalize()
-    for (op, dtypes), kernel in KERNELS.items():
-        entry = table.lookup_entry(op, dtypes, BackendId.VULKAN)
-        assert (entry.kernel.op, entry.kernel.dtypes) == (op, dtypes)  # type: ignore[attr-defined]
-        assert entry.caps == kernel.caps
-        assert entry.kernel_revision_hash
-        # What the host calls a kernel of the same key takes the same operands and parameters.
-        host: Any = HOST.lookup(op, dtypes, BackendId.CPU)
-        assert (host.operands, host.takes, host.variadic) == (kernel.operands, kernel.takes, kernel.variadic)
+@every_kernel
+def test_what_the_host_calls_a_kernel_of_the_same_key_takes_the_same(kernel: GridKernel) -> None:
+    host: Any = HOST.lookup(kernel.op, kernel.dtypes, BackendId.CPU)
+    assert (host.operands, host.takes, host.variadic) == (kernel.operands, kernel.takes, kernel.variadic)
 
 
 class TestGrids:
