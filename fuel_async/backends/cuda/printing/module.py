@@ -1,8 +1,8 @@
 """From a form to the text of the program that computes it over whole operands.
 
 A thread computes `ITEMS` elements. Where all of them are there, all are read and computed before any is written, and
-none is asked for on a condition: so their reads are under way together. What a program is given is said by `grids.form`; the words are one argument, a
-struct by value, which is left out where they are written into the program.
+none is asked for on a condition: so their reads are under way together. What a program is given is said by
+`grids.form`; the words are one argument, a struct by value, which is left out where they are written into the program.
 """
 
 from __future__ import annotations
