@@ -35,6 +35,7 @@ class Gpu:
         self.lock = threading.RLock()
         self._faults = faults
         self._free_s: dict[str, float] = {}
+        self._is_over = threading.Event()
         self._gate = threading.Event()
         self._gate.set()
 
@@ -51,6 +52,15 @@ class Gpu:
     def release(self) -> None:
         """Let the streams go on."""
         self._gate.set()
+
+    def end(self) -> None:
+        """Let nothing wait any more."""
+        self._is_over.set()
+        self._gate.set()
+
+    def rest(self, duration_s: float) -> None:
+        """Wait for `duration_s`, or until the machine ends."""
+        self._is_over.wait(duration_s)
 
     def pass_gate(self) -> None:
         """Wait while the device hangs."""

@@ -292,7 +292,7 @@ class Machine:
         for stream in streams:
             stream.close(drops=True)
         for gpu in self.gpus:
-            gpu.release()
+            gpu.end()
         if stuck := [stream.number for stream in streams if not stream.join(LONGEST_JOIN_S)]:
             raise TimeoutError(f"the kernels of streams {stuck} do not end")
 

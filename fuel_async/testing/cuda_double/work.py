@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fuel_async.testing.cuda_double.statuses import LAUNCH_FAILURE, CUDARuntimeError
@@ -143,7 +143,7 @@ class StreamWork:
         end_s = gpu.book(operation.engine, operation.duration_s)
         operation.run()
         if (rest_s := end_s - perf_counter()) > 0:
-            sleep(rest_s)
+            gpu.rest(rest_s)
 
     def _perform(self, operation: Operation) -> None:
         """Do it if the device still works. What it raises ends the device."""
