@@ -50,6 +50,7 @@ class Rig:
     #: Arguments of the kernels "note", in the order in which they ran, and their threads.
     noted: list[Any] = field(default_factory=list)
     threads: list[str] = field(default_factory=list)
+    kernels: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, devices: int | Sequence[DeviceModel], **options: Any) -> Rig:
@@ -58,7 +59,17 @@ class Rig:
         machine = install(devices, kernels=kernels, **options)
         rig = cls(machine, import_module("cupy"), import_module("cupy.cuda.runtime"), gates)
         machine.kernels |= {"note": rig._note, "crash": _crash, "add_one": _add_one}
+        if machine.absence is None:
+            rig._load()
         return rig
+
+    def _load(self) -> None:
+        """Load the kernels on every device: later that would be a call that a capture forbids."""
+        for device in reversed(range(len(self.machine.gpus))):
+            self.cupy.cuda.Device(device).use()
+            for name in self.machine.kernels:
+                self.kernels[name] = self.kernels.get(name) or self.cupy.RawKernel(f"// {name}", name)
+                self.kernels[name].compile()
 
     def _note(self, grid: Any, block: Any, args: Sequence[Any], shared_nbytes: int) -> None:
         self.noted.append(int(args[0]))
@@ -74,9 +85,10 @@ class Rig:
 
     def launch(self, stream: Any, name: str, *args: Any, **sizes: Any) -> None:
         """Give one of the kernels to a stream."""
-        kernel = self.cupy.RawModule(code=f"// {name}").get_function(name)
         with stream:
-            kernel(sizes.get("grid", (1,)), sizes.get("block", (1,)), args, shared_mem=sizes.get("shared", 0))
+            self.kernels[name](
+                sizes.get("grid", (1,)), sizes.get("block", (1,)), args, shared_mem=sizes.get("shared", 0)
+            )
 
     def gate(self, stream: Any) -> None:
         """Give a stream a kernel that waits, and return when it runs."""
