@@ -125,14 +125,21 @@ class Blocks(Generic[B]):
         weakref.finalize(owner, self._freed.append, taken).atexit = False
 
     def _place(self, size: int) -> Stretch[B]:
-        for block in self._blocks:
-            offset = block.take(size)
-            if offset is not None:
-                return Stretch(block, offset, size)
+        found = self._found(size)
+        if found is not None:
+            return found
         block = self._more(size)
         offset = block.take(size)
         assert offset is not None  # it was made for this
         return Stretch(block, offset, size)
+
+    def _found(self, size: int) -> Stretch[B] | None:
+        """A free stretch. Its loop keeps no block alive that is given back next."""
+        for block in self._blocks:
+            offset = block.take(size)
+            if offset is not None:
+                return Stretch(block, offset, size)
+        return None
 
     def _more(self, size: int) -> B:
         """One more block; the driver's memory is asked for in few pieces."""

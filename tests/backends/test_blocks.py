@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import weakref
 
 import pytest
 
@@ -15,18 +16,25 @@ class Owner:
     """What holds bytes."""
 
 
+def _nbytes(block: weakref.ref[Block]) -> int:
+    alive = block()
+    return 0 if alive is None else alive.nbytes
+
+
 class Drivers:
     """Memory of so many bytes, and what was asked of it."""
 
     def __init__(self, nbytes: int) -> None:
-        self.nbytes, self.asked, self.alive = nbytes, list[int](), list[Block]()
+        self.nbytes, self.asked, self.alive = nbytes, list[int](), list["weakref.ref[Block]"]()
 
     def make(self, nbytes: int, number: int) -> Block:
         self.asked.append(nbytes)
         gc.collect()
-        if nbytes > self.nbytes:
+        if sum(map(_nbytes, self.alive)) + nbytes > self.nbytes:
             raise OutOfMemory("here", nbytes, self.nbytes)
-        return Block(number, nbytes)
+        made = Block(number, nbytes)
+        self.alive.append(weakref.ref(made))
+        return made
 
 
 def test_a_block_gives_each_byte_once_and_joins_what_comes_back() -> None:
@@ -57,16 +65,17 @@ def test_a_driver_that_refuses_a_large_block_is_asked_for_what_is_needed() -> No
 
 
 def test_what_idles_is_given_back_before_a_driver_is_asked_again() -> None:
-    drivers = Drivers(BLOCK_NBYTES)
+    drivers = Drivers(BLOCK_NBYTES + 4_096)
     blocks, owner = Blocks("here", 1 << 30, 256, drivers.make), Owner()
     blocks.free_with(owner, blocks.take(256))
     del owner
     gc.collect()
-    with pytest.raises(OutOfMemory) as caught:
-        blocks.take(BLOCK_NBYTES + 1)
-    assert blocks.reserved_nbytes == blocks.used_nbytes == 0
+    assert blocks.take(BLOCK_NBYTES + 1).nbytes == BLOCK_NBYTES + 256
     assert drivers.asked == [BLOCK_NBYTES, BLOCK_NBYTES + 256, BLOCK_NBYTES + 256]
-    assert caught.value.__notes__ == ["here, of which 0 are in use"]
+    with pytest.raises(OutOfMemory) as caught:
+        blocks.take(8_192)
+    words = f", of which {BLOCK_NBYTES + 256:,} are in use; 0 of {BLOCK_NBYTES + 256:,} bytes reserved are free, 0 in"
+    assert caught.value.__notes__ == [f"here{words} one piece"]
 
 
 def test_what_does_not_fit_is_told_with_all_that_is_known() -> None:

@@ -6,12 +6,13 @@ device nothing is ever freed: freeing fails after a crash, and blocks while a ke
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.cuda.statuses import error_of
-from fuel_async.errors import DeviceError, DeviceLost
+from fuel_async.errors import DeviceLost, FuelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,17 +42,17 @@ class Context:
         #: What lives as long as the context, and of a lost one for ever.
         self._owned: list[Any] = [self.events]
 
-    def here(self) -> Any:
+    def here(self) -> Here:
         """Make this the thread's current device for a `with` block. Takes about a microsecond."""
-        return self.cuda.Device(self.ordinal)
+        return Here(self.runtime, self.ordinal)
 
     # --- calling ----------------------------------------------------------------------------------
 
-    def failed(self, error: BaseException, call: str, nbytes: int = 0, budget_nbytes: int = 0) -> DeviceError:
+    def failed(self, error: BaseException, call: str, nbytes: int = 0, budget_nbytes: int = 0) -> FuelError:
         """The error that a failed call becomes; a loss of the device is noted. Not under a lock that a loss takes."""
         return self.noted(error_of(self.name, call, error, nbytes, budget_nbytes))
 
-    def noted(self, error: DeviceError) -> DeviceError:
+    def noted(self, error: FuelError) -> FuelError:
         """Return the error; a loss of the device is noted. Not under a lock that a loss takes."""
         if isinstance(error, DeviceLost) and error.device == self.name:
             self.lose(error)
@@ -123,6 +124,26 @@ class Context:
                     self.on_lost.remove(call)
 
         return end
+
+
+class Here:
+    """A device as the current one of a thread for a `with` block."""
+
+    __slots__ = ("_before", "_ordinal", "_runtime")
+
+    def __init__(self, runtime: Any, ordinal: int) -> None:
+        self._runtime, self._ordinal, self._before = runtime, ordinal, ordinal
+
+    def __enter__(self) -> None:
+        self._before = self._runtime.getDevice()
+        if self._before != self._ordinal:
+            self._runtime.setDevice(self._ordinal)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before != self._ordinal:
+            # A thread whose device is lost cannot go back there, and that is no fault of this one's.
+            with contextlib.suppress(RuntimeError):
+                self._runtime.setDevice(self._before)
 
 
 class Events:

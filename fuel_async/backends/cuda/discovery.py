@@ -79,9 +79,7 @@ def discover(options: CudaOptions | None = None) -> Sequence[DeviceInfo] | Absen
     return tuple([info_of(physical, versions) for physical in found])
 
 
-def open_device(
-    info: DeviceInfo, asked: OpenOptions | None = None, options: CudaOptions | None = None
-) -> CudaDevice:
+def open_device(info: DeviceInfo, asked: OpenOptions | None = None, options: CudaOptions | None = None) -> CudaDevice:
     """Open a device that `discover` told of. `DeviceLost` when it is there no more. Takes up to a second: a context."""
     from fuel_async.backends.cuda.device import CudaDevice
 

@@ -6,6 +6,7 @@ Nothing is loaded when this module is imported, and nothing here makes a context
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,6 @@ _REASONS: Mapping[int, str] = {
 class Driver:
     """CuPy as a process has it. Any thread. It lives as long as the process."""
 
-    __slots__ = ("__weakref__", "capture_lock", "capturing", "cuda", "cupy", "graves", "put_off", "runtime")
-
     def __init__(self, cupy: ModuleType) -> None:
         self.cupy: Any = cupy
         self.cuda: Any = cupy.cuda
@@ -60,6 +59,19 @@ class Driver:
         if not found:
             raise NoDriver(_REASONS[NO_DEVICE])
         return found
+
+    @cached_property
+    def blas(self) -> Any:
+        """CuPy's raw calls of cuBLAS. `ImportError` where the library is not installed."""
+        return import_module("cupy_backends.cuda.libs.cublas")
+
+    @property
+    def has_blas(self) -> bool:
+        """Whether there is cuBLAS. Loads it."""
+        try:
+            return self.blas is not None
+        except ImportError:
+            return False
 
     @property
     def versions(self) -> str:

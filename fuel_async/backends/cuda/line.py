@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from fuel_async.backends.cuda.points import Point
 from fuel_async.backends.cuda.statuses import error_of
 from fuel_async.backends.cuda.streams import Stream
-from fuel_async.backends.cuda.work import Work
 from fuel_async.backends.grids.holding import Held
 from fuel_async.errors import DeviceLost, ExecutorClosed
 from fuel_async.registry import Inflight, inflight_of
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from fuel_async.backends.cuda.context import Context
     from fuel_async.backends.cuda.watch import Watch
+    from fuel_async.backends.cuda.work import Work
     from fuel_async.streams import CompletionHandle
 
 
@@ -78,6 +78,11 @@ class Line:
         """Time the stream has worked since it was made."""
         return self._busy_ns
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread has begun and not ended."""
+        return self._thread is not None and self._thread.is_alive()
+
     def take(self, work: Work) -> CompletionHandle:
         """Put work on the stream, or hold it back until it can go there. Never blocks, never raises."""
         try:
@@ -109,6 +114,7 @@ class Line:
     def refuse(self, work: Work, error: BaseException) -> None:
         """Settle work that never came to the stream."""
         now_ns = work.handle.submitted_ns
+        work.let_go()
         work.settle(Timing(self.location, self.name, now_ns, now_ns, now_ns, 0), error)
         if self._closed:
             self._end_if_idle()
@@ -232,6 +238,7 @@ class Line:
                 work.finish()
         except Exception as caught:
             error = without_frames(caught)
+        work.let_go()
         # What was reached after the loss has been spoilt by it.
         self._ended(work, self.context.lost or work.error or error)
         self._current = None
@@ -324,7 +331,7 @@ class Line:
 def _serve(context: Context, jobs: SimpleQueue[Work | None]) -> None:
     """What a line's thread does. It does not hold the line: one that nobody refers to is collected, and this ends."""
     try:
-        context.here().use()  # the device is the thread's own for good
+        context.runtime.setDevice(context.ordinal)  # the thread's own for good
     except Exception as error:
         context.failed(error, "cudaSetDevice")
     while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fuel_async.backends.cuda.kernels.gemm import CUBLAS
 from fuel_async.backends.grids.elementwise import CIRCULAR_DOUBLE
 from fuel_async.backends.grids.kernel import Limits
 
@@ -63,15 +64,14 @@ class PhysicalDevice:
         """Its compute capability."""
         return ".".join(map(str, self.capability))
 
-    @property
-    def limits(self) -> Limits:
-        """What kernels may ask of it."""
+    def limits(self, *, has_blas: bool) -> Limits:
+        """What kernels may ask of it, with cuBLAS or without."""
         return Limits(
             max_invocations=MAX_THREADS,
             max_groups=MAX_GROUPS,
             shared_nbytes=SHARED_NBYTES,
             subgroup=32,
-            features=FEATURES,
+            features=FEATURES | {CUBLAS} if has_blas else FEATURES,
             max_range_nbytes=MAX_RANGE_NBYTES,
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fuel_async.errors import DeviceError, DeviceLost, OutOfMemory
+from fuel_async.errors import DeviceError, DeviceLost, FuelError, OutOfMemory
 from fuel_async.streams import without_frames
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ def status_of(error: BaseException) -> int | None:
     return status if isinstance(status, int) and not _is_of_blas(error) else None
 
 
-def error_of(
-    device: str, call: str, error: BaseException, nbytes: int = 0, budget_nbytes: int = 0
-) -> DeviceError:
+def error_of(device: str, call: str, error: BaseException, nbytes: int = 0, budget_nbytes: int = 0) -> FuelError:
     """The error that a failed call becomes: `DeviceLost`, `OutOfMemory`, else `CudaError`; the original is its cause.
+
+    An error of this package's own stays what it is.
 
     `nbytes` and `budget_nbytes` are what was asked for, and of how much.
     """
-    if isinstance(error, DeviceError):
+    if isinstance(error, FuelError):
         return error
     status = status_of(error)
     made: DeviceError

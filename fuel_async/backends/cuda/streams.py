@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fuel_async.backends.cuda.blas import Handle
+
 if TYPE_CHECKING:
     from fuel_async.backends.cuda.context import Context
 
@@ -22,13 +24,22 @@ class Stream:
         except Exception as error:
             raise context.failed(error, "cudaStreamCreate") from None
         self.ptr: int = self.raw.ptr
-        self._blas: Any = None
+        self._blas: Handle | None = None
 
     @property
-    def blas(self) -> Any:
+    def blas(self) -> int:
         """Its cuBLAS handle, made when it is first asked for. Within `Context.here`; raises what cuBLAS raises."""
         if self._blas is None:
-            from fuel_async.backends.cuda.kernels.matmul import handle_on
+            self._blas = self.context.own(Handle(self.context.driver.blas, self.ptr))
+        return self._blas.number
 
-            self._blas = self.context.own(handle_on(self.context.driver.cupy, self.ptr))
-        return self._blas
+    def finish(self) -> None:
+        """Block until all that is on it is done. Within `Context.here`; `DeviceError`."""
+        context = self.context
+        try:
+            event = context.events.take()
+            event.record(self.raw)
+        except Exception as error:
+            raise context.noted(context.unheard(error, "cudaEventRecord")) from None
+        context.wait(event)
+        context.events.give(event)

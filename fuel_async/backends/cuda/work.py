@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fuel_async.backends.cuda.line import Line
     from fuel_async.backends.cuda.streams import Stream
-    from fuel_async.errors import DeviceError
+    from fuel_async.errors import FuelError
 
 
 class Work:
@@ -30,9 +30,7 @@ class Work:
     #: Whether the host must be through with what it waits for: it reads host memory when it is put on the stream.
     reads_host = False
 
-    def __init__(
-        self, line: Line, held: tuple[Any, ...], waits: Sequence[CompletionHandle], predicted_ns: int
-    ) -> None:
+    def __init__(self, line: Line, held: tuple[Any, ...], waits: Sequence[CompletionHandle], predicted_ns: int) -> None:
         """`held` is what the device works on."""
         self.line, self.held, self.waits = line, held, waits
         self.point = Point(line.order)
@@ -42,7 +40,7 @@ class Work:
         self.is_late = False
         self.siblings: Sequence[Point] = ()
         #: What went wrong when it was put on the stream.
-        self.error: DeviceError | None = None
+        self.error: FuelError | None = None
         #: What it waits for that had not settled when its own end came.
         self.before = 0
         #: Whether it was taken before the line closed.
@@ -69,6 +67,9 @@ class Work:
 
     def finish(self) -> None:
         """What is left to do in the line's thread once the device is through with it. Raises what goes wrong."""
+
+    def let_go(self) -> None:
+        """Give back what it used, once the device is through with it."""
 
     # --- outcome ----------------------------------------------------------------------------------
 

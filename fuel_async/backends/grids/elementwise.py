@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +23,6 @@ from fuel_async.backends.grids.kernel import (
     GridKernel,
     Limits,
     Operand,
-    Plan,
     Shader,
 )
 from fuel_async.dispatch import AffineParams, CastParams, ClampParams, KernelDTypes, NoParams, OpParams, PowIParams
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 #: Modules that say what is computed.
-TAKES_FROM = (form, *[sys.modules[part.__module__] for part in (tree, simplify, ErfFormula)])
+TAKES_FROM = (form.__name__, *[part.__module__ for part in (tree, simplify, ErfFormula)])
 
 FLOATS = (DType.F32, DType.F64, DType.BF16, DType.F16)
 INTEGERS = (DType.I32, DType.U32, DType.I64, DType.U8)
@@ -163,39 +161,49 @@ def _places(
     return accesses, axes.sizes if strides else (), strides
 
 
-def _plan(rule: _Rule, needs: frozenset[str]) -> Plan:
-    """Return the plan of one kernel; it remembers its forms, so that equal ones are one object."""
-    op, takes = rule.op, rule.takes
-    inputs = tuple([bits_dtype(dtype) if op is OpKind.Where else dtype for dtype in rule.dtypes[:-1]])
-    name = f"{op.value}_{'_'.join(map(str, rule.dtypes))}"
+class _Planner:
+    """The plan of one kernel; it remembers its forms, so that equal ones are one object. Any thread."""
 
-    # Zeros of both signs are equal, their texts are not.
-    @functools.lru_cache(REMEMBERED)
-    def formula(text: str, params: OpParams) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-        return rule.formula(takes.attrs(params))
+    __slots__ = ("_formula", "_needs", "_rule", "_shader")
 
-    @functools.lru_cache(REMEMBERED)
-    def shader(found: tuple[Step, ...], accesses: tuple[Access, ...], rank: int, baked: tuple[int, ...]) -> Shader:
-        made = ModuleForm(found, tuple(zip(inputs, accesses, strict=True)), rank, baked)
-        push_nbytes = 0 if baked else 4 * words_of(made)
-        return Shader(name, made, len(inputs) + 1, push_nbytes, threads=LOCAL, needs=needs)
+    def __init__(self, rule: _Rule, needs: frozenset[str]) -> None:
+        self._rule, self._needs = rule, needs
+        # Hundreds of kernels are made in each process, and few of them are ever planned.
+        self._formula: Callable[..., tuple[tuple[Step, ...], tuple[int, ...]]] | None = None
+        self._shader: Callable[..., Shader] | None = None
 
-    def plan(operands: Sequence[Operand], params: OpParams, limits: Limits) -> Sequence[Dispatch]:
+    def __call__(self, operands: Sequence[Operand], params: OpParams, limits: Limits) -> Sequence[Dispatch]:
+        """See `kernel.Plan`."""
+        if self._formula is None or self._shader is None:
+            # Zeros of both signs are equal, their texts are not.
+            self._formula = functools.lru_cache(REMEMBERED)(lambda text, params: self._formula_of(params))
+            self._shader = functools.lru_cache(REMEMBERED)(self._shader_of)
         *sources, output = operands
         count = math.prod(output.shape)
         if not count:
             return ()
-        accesses, sizes, strides = _places(op, sources, output)
-        found, numbers = formula(repr(params), params)
+        accesses, sizes, strides = _places(self._rule.op, sources, output)
+        found, numbers = self._formula(repr(params), params)
         offsets = [source.offset for source in sources]
         words = (count, output.offset, *offsets, *sizes[:-1], *strides, *numbers)
         baked = words if len(words) > MOST_WORDS else ()
-        written = shader(found, accesses, len(sizes), baked)
+        written = self._shader(found, accesses, len(sizes), baked)
         places = tuple(range(len(operands)))
         groups = grid(-(-count // (LOCAL * ITEMS)), limits)
         return (Dispatch(written, places, b"" if baked else push(*words), groups, places[:-1], places[-1:]),)
 
-    return plan
+    def _formula_of(self, params: OpParams) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+        return self._rule.formula(self._rule.takes.attrs(params))
+
+    def _shader_of(
+        self, found: tuple[Step, ...], accesses: tuple[Access, ...], rank: int, baked: tuple[int, ...]
+    ) -> Shader:
+        op, dtypes = self._rule.op, self._rule.dtypes
+        inputs = tuple([bits_dtype(dtype) if op is OpKind.Where else dtype for dtype in dtypes[:-1]])
+        made = ModuleForm(found, tuple(zip(inputs, accesses, strict=True)), rank, baked)
+        push_nbytes = 0 if baked else 4 * words_of(made)
+        name = f"{op.value}_{'_'.join(map(str, dtypes))}"
+        return Shader(name, made, len(inputs) + 1, push_nbytes, threads=LOCAL, needs=self._needs)
 
 
 def _kernels(rule: _Rule) -> Iterator[GridKernel]:
@@ -203,7 +211,7 @@ def _kernels(rule: _Rule) -> Iterator[GridKernel]:
     needs = rule.needs()
     if needs is not None:
         caps = IN_PLACE if rule.dtypes[-1] in rule.dtypes[:-1] and rule.op is not OpKind.Cast else STRIDED
-        yield GridKernel(rule.op, rule.dtypes, _plan(rule, needs), rule.takes.params, caps, needs)
+        yield GridKernel(rule.op, rule.dtypes, _Planner(rule, needs), rule.takes.params, caps, needs)
 
 
 def _rules(op: OpSpec) -> Iterator[_Rule]:

@@ -6,9 +6,9 @@ device can do: what it needs is in `GridKernel.needs`, and a device without that
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.grids import (
@@ -55,8 +55,8 @@ class Pack:
     once: Once
     #: The code of all fixed modules, and of what turns dispatches into work.
     code: Callable[[], bytes]
-    #: Modules that a family's code depends on besides, by the family.
-    more: Mapping[ModuleType, Sequence[ModuleType]]
+    #: Names of modules that a family's code depends on besides, by the family: they need not be imported for that.
+    more: Mapping[ModuleType, Sequence[str]]
     #: Features that no device of the backend has: kernels that need them are left out.
     never: frozenset[str] = frozenset()
     #: By family: another one in its place.
@@ -65,10 +65,11 @@ class Pack:
 
 def register(table: KernelBindingTable, pack: Pack) -> None:
     """Add every kernel of a pack to an open table: one row for each (op, dtypes)."""
-    shared = KernelRevisionHash.of_source(b"".join([*map(source_of, SHARED), pack.code()])).value.to_bytes(8, "little")
+    common = b"".join([*[source_of(module.__name__) for module in SHARED], pack.code()])
+    shared = KernelRevisionHash.of_source(common).value.to_bytes(8, "little")
     for family in FAMILIES:
-        more: Sequence[ModuleType] = (*getattr(family, "TAKES_FROM", ()), *pack.more.get(family, ()))
-        revision = KernelRevisionHash.of_source(shared + b"".join(map(source_of, (family, *more)))).value
+        names = [family.__name__, *getattr(family, "TAKES_FROM", ()), *pack.more.get(family, ())]
+        revision = KernelRevisionHash.of_source(shared + b"".join(map(source_of, names))).value
         made = (pack.instead or {}).get(family)
         for found in kernels_of(family) if made is None else made():
             if found.needs & pack.never:
@@ -94,9 +95,12 @@ def kernels_of(family: ModuleType) -> tuple[GridKernel, ...]:
 
 
 @cache
-def source_of(module: ModuleType) -> bytes:
-    """Return the text of a module; its name alone where no source is installed."""
-    try:
-        return inspect.getsource(module).encode()
-    except OSError:
-        return module.__name__.encode()
+def source_of(name: str) -> bytes:
+    """Return the text of a module, which is not imported for that; its name alone where no source is installed."""
+    package, _, own = name.rpartition(".")
+    for place in (f"{own}.py", f"{own}/__init__.py"):
+        try:
+            return (files(package) / place).read_bytes()
+        except OSError:
+            continue
+    return name.encode()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fuel_async.backends.grids import elementwise, matmul, movement
-from fuel_async.backends.grids.table import FAMILIES, Pack, kernels_of, register
+from fuel_async.backends.grids.table import FAMILIES, Pack, kernels_of, register, source_of
 from fuel_async.dispatch import KernelBindingTable, OpParams
 from fuel_async.errors import InternalError
 from fuel_async.ir import BackendId, DType, OpKind
@@ -75,6 +75,12 @@ def test_the_identity_covers_the_code_of_a_family() -> None:
     other = hashes(replace(PACK, code=lambda: b"other"))
     assert other[0] != moved
     assert other[1] != added
-    printed = hashes(replace(PACK, more={elementwise: (matmul,)}))
+    printed = hashes(replace(PACK, more={elementwise: (matmul.__name__,)}))
     assert printed[0] == moved
     assert printed[1] != added
+
+
+def test_the_text_of_a_module_or_package_is_read_without_importing_it() -> None:
+    assert source_of("fuel_async.backends.grids.rows").startswith(b'"""Kernels along the last axis')
+    assert source_of("fuel_async.backends.grids").startswith(b'"""Kernels of devices that run grids')
+    assert source_of("fuel_async.backends.grids.nothing") == b"fuel_async.backends.grids.nothing"

@@ -18,7 +18,8 @@ from fuel_async.backends.grids.form import MOST_WORDS, Access, ModuleForm, numbe
 from fuel_async.backends.grids.grids import row_major
 from fuel_async.backends.grids.kernel import GridKernel, Limits, Operand
 from fuel_async.backends.vulkan.kernels.table import NEVER
-from fuel_async.backends.vulkan.spirv import module_of
+from fuel_async.backends.vulkan.spirv import WRITERS
+from fuel_async.backends.vulkan.spirv.kernel import module_of
 from fuel_async.backends.vulkan.spirv.module import F32, MAGIC, U32, VERSION_1_5, Decoration, Module, Op, text_words
 from fuel_async.dispatch import AffineParams, CastParams, ClampParams, NoParams, OpParams, PowIParams
 from fuel_async.ir import Const, DType, Input, OpKind, Prim, apply, simplify, steps, tree
@@ -60,6 +61,12 @@ def _modules(kernel: GridKernel) -> Iterator[bytes]:
         (dispatch,) = kernel.dispatches([*operands, output], SAMPLES[kernel.takes], LIMITS)
         assert isinstance(dispatch.shader.code, ModuleForm)
         yield module_of(dispatch.shader.code, (32, 64))
+
+
+def test_every_module_that_writes_is_listed() -> None:
+    folder = Path(__file__).parents[3] / "fuel_async" / "backends" / "vulkan" / "spirv"
+    found = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert {name.rpartition(".")[2] for name in WRITERS} == found
 
 
 # --- the builder --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a shader's code is as CUDA C: a file with macros for a module of the catalog, or a program printed from a form."""
+"""What a shader's code is as CUDA C: a file and macros for a module of the catalog, or a program that is printed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from fuel_async.backends.cuda import sources
-from fuel_async.backends.cuda.printing import printed
+from fuel_async.backends.cuda.printing.module import printed
 from fuel_async.backends.grids.form import ModuleForm
 
 if TYPE_CHECKING:

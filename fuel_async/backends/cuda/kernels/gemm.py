@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from fuel_async.ir import DType
 
@@ -34,6 +34,9 @@ TYPES: Mapping[DType, tuple[int, int]] = {
 MATH_MODE = 16
 #: cublasGemmAlgo_t: CUBLAS_GEMM_DEFAULT.
 ALGORITHM = -1
+
+#: The feature of devices that have it: CuPy does not bring the library.
+CUBLAS = "cublas"
 
 #: Calls that one product may become; what would be more is left to the kernel of the catalog.
 MOST_CALLS = 64
@@ -65,9 +68,8 @@ class Gemm:
     left: Matrix
     right: Matrix
     target: Matrix
-    m: int
-    n: int
-    k: int
+    #: m, n, k: rows and columns of the result, terms of a sum.
+    sizes: tuple[int, int, int]
     batches: int
     dtype: DType
     #: 1 where it adds to what is in the target.
@@ -89,6 +91,10 @@ class Gemm:
         return TYPES[self.dtype][1]
 
 
+#: Left, right and target.
+_Three: TypeAlias = tuple[Matrix, Matrix, Matrix]
+
+
 class Side(NamedTuple):
     """One operand of a product: where it is, and how its rows and columns lie, in elements."""
 
@@ -99,14 +105,14 @@ class Side(NamedTuple):
 
 
 def gemms(
-    left: Side, right: Side, target: Side, sizes: tuple[int, int, int], batches: Axes, dtype: DType, *, adds: bool
+    sides: tuple[Side, Side, Side], sizes: tuple[int, int, int], batches: Axes, dtype: DType, *, adds: bool
 ) -> list[Gemm] | None:
     """Return the calls of a product of m rows, n columns and k terms; None where cuBLAS does not take the operands.
 
-    The result is row-major over the axes of `batches`, innermost first, whose strides are those of left and right; no
-    size is 0. `adds` says that the product is added to what is there.
+    `sides` are left, right and target. The result is row-major over the axes of `batches`, innermost first, whose
+    strides are those of left and right; no size is 0. `adds` says that the product is added to what is there.
     """
-    m, n, k = sizes
+    (left, right, target), (m, n, k) = sides, sizes
     axes = [*zip(batches.sizes, *batches.strides, strict=True)]
     if axes and not axes[0][2]:
         # One right operand serves all: where the matrices of the left lie like one with more rows, they are one.
@@ -123,11 +129,11 @@ def gemms(
     many = math.prod([size for size, _ in loops])
     if first is None or second is None or many > MOST_CALLS or max(m, n, k, together[0]) > MOST:
         return None
-    matrices = first, second, Matrix(target.place, target.offset, AS_IT_LIES, n, together[1][2])
+    matrices: _Three = first, second, Matrix(target.place, target.offset, AS_IT_LIES, n, together[1][2])
     places = left.place, right.place, target.place
     reads = places if adds else places[:2]
     return [
-        Gemm(*_at(matrices, starts), m, n, k, together[0], dtype, float(adds), places, reads, places[2:])
+        Gemm(*_at(matrices, starts), (m, n, k), together[0], dtype, float(adds), places, reads, places[2:])
         for starts in _starts(loops)
     ]
 
@@ -145,11 +151,14 @@ def _matrix(side: Side, rows: int, columns: int, batch: int) -> Matrix | None:
     return None
 
 
-def _at(matrices: Sequence[Matrix], starts: Sequence[int]) -> Iterator[Matrix]:
-    return (one._replace(offset=one.offset + start) for one, start in zip(matrices, starts, strict=True))
+def _at(matrices: _Three, starts: Sequence[int]) -> _Three:
+    left, right, target = (one._replace(offset=one.offset + at) for one, at in zip(matrices, starts, strict=True))
+    return left, right, target
 
 
 def _starts(loops: Sequence[tuple[int, tuple[int, ...]]]) -> Iterator[tuple[int, ...]]:
     """Where the matrices of left, right and target begin in each turn of nested loops of (size, steps)."""
     for at in product(*[range(size) for size, _ in loops]):
-        yield tuple([sum(number * steps[side] for number, (_, steps) in zip(at, loops, strict=True)) for side in range(3)])
+        yield tuple(
+            [sum(number * steps[side] for number, (_, steps) in zip(at, loops, strict=True)) for side in range(3)]
+        )

@@ -2,7 +2,7 @@
 
 Which that is, is seen when a call is planned: rows or columns of either operand in one piece are enough, batches of any
 strides and grouped heads included. A bias is first copied over the output, and the product is added to it in the type
-in which is summed, so that it is rounded once. Products of integers are the grids' own.
+in which is summed, so that it is rounded once. Products of integers, and all where there is no cuBLAS, are the grids'.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.backends.cuda.kernels.gemm import TYPES, Gemm, Side, gemms
+from fuel_async.backends.cuda.kernels.gemm import CUBLAS, TYPES, Gemm, Side, gemms
 from fuel_async.backends.grids import matmul as grids
 from fuel_async.backends.grids.matmul import batches_of, check_shapes
 from fuel_async.backends.grids.movement import moved
@@ -29,10 +29,10 @@ def _calls(operands: Sequence[Operand], params: MatmulParams, *, biased: bool) -
     left, right, output = operands[0], operands[1], operands[3 if biased else 2]
     if left.dtype not in TYPES or not params.k:
         return None
-    sides = [Side(place, one.offset, *one.strides[-2:]) for place, one in enumerate((left, right))]
+    first, second = (Side(place, one.offset, *one.strides[-2:]) for place, one in enumerate((left, right)))
     target = Side(3 if biased else 2, output.offset, params.n, 1)
     sizes = params.m, params.n, params.k
-    return gemms(*sides, target, sizes, batches_of(left, right, params), left.dtype, adds=biased)
+    return gemms((first, second, target), sizes, batches_of(left, right, params), left.dtype, adds=biased)
 
 
 def _spread(operands: Sequence[Operand], limits: Limits) -> list[Dispatch]:
@@ -49,7 +49,7 @@ def _by_library(kernel: GridKernel) -> GridKernel:
         check_shapes(kernel.op, operands[: 4 if biased else 3], params)
         if 0 in operands[3 if biased else 2].shape:
             return []
-        calls = _calls(operands, params, biased=biased)
+        calls = _calls(operands, params, biased=biased) if CUBLAS in limits.features else None
         if calls is None:
             return kernel.plan(operands, params, limits)
         return [*(_spread(operands, limits) if biased else []), *calls]

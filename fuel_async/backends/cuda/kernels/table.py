@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.backends.cuda import printing, sources
-from fuel_async.backends.cuda.kernels import code, gemm, matmul
+from fuel_async.backends.cuda import kernels, printing, sources
+from fuel_async.backends.cuda.kernels import matmul
 from fuel_async.backends.grids import elementwise, formats
 from fuel_async.backends.grids import matmul as grids_matmul
-from fuel_async.backends.grids.catalog import MODULES
 from fuel_async.backends.grids.table import Pack, register, source_of
 from fuel_async.ir import BackendId
 
@@ -22,17 +22,22 @@ if TYPE_CHECKING:
 #: Tells these kernels apart from siblings that other packs register for CUDA.
 KERNEL_SOURCE = "cuda-c"
 
+#: Modules that turn a dispatch into a program, and products into calls.
+CODE = (sources.__name__, f"{kernels.__name__}.code")
+PRODUCTS = tuple([f"{kernels.__name__}.{name}" for name in ("matmul", "gemm", "blas")])
+
 
 def register_cuda_kernels(table: KernelBindingTable) -> None:
     """Add every kernel of CUDA devices to an open table: one row for each (op, dtypes). Compiles and prints nothing."""
-    more = {elementwise: (formats, *printing.PRINTERS), grids_matmul: (matmul, gemm)}
+    more = {elementwise: (formats.__name__, *printing.PRINTERS), grids_matmul: PRODUCTS}
     pack = Pack(BackendId.CUDA, KERNEL_SOURCE, _once, _fixed, more, instead={grids_matmul: matmul.kernels})
     register(table, pack)
 
 
 def _fixed() -> bytes:
-    texts = [sources.source(name).encode() for name in sorted({module.source for module in MODULES.values()})]
-    return b"".join([*texts, *map(source_of, (sources, code))])
+    folder = files(sources.__name__)
+    names = sorted([path.name for path in folder.iterdir() if path.name.endswith((".cu", ".cuh"))])
+    return b"".join([*[(folder / name).read_bytes() for name in names], *map(source_of, CODE)])
 
 
 def _once(

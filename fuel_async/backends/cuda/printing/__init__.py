@@ -1,7 +1,8 @@
-"""CUDA C for elementwise kernels, printed from what a module depends on: equal text for equal forms, no header."""
+"""CUDA C for elementwise kernels, printed from what a module depends on: equal text for equal forms, no header.
 
-from fuel_async.backends.cuda.printing import functions, module, scalars
-from fuel_async.backends.cuda.printing.module import printed as printed
+`printed` in `printing/module.py` is the way in. Nothing is imported here, so that a process which only lists kernels
+has no part of it.
+"""
 
 #: The modules that decide on the text.
-PRINTERS = (functions, scalars, module)
+PRINTERS = tuple([f"{__name__}.{name}" for name in ("functions", "module", "scalars")])

@@ -27,6 +27,12 @@ class Function(NamedTuple):
     calls: tuple[str, ...] = ()
 
 
+def hexadecimal(value: float) -> str:
+    """Return the text of a finite number, exact, without zeros that say nothing."""
+    mantissa, exponent = value.hex().split("p")
+    return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}p{exponent}"
+
+
 def widening(dtype: DType) -> str:
     """Return the name of the function from the bits of a narrow format to float."""
     return f"widened_{dtype}"
@@ -73,10 +79,11 @@ _TO_ODD = f"""\
 // The float of a double, rounded so that rounding it once more is like rounding once: what is not exact becomes the odd
 // neighbour.
 {_INLINE} float to_odd(double x) {{
-    float near = (float)x;
-    u32 bits = __float_as_uint(near);
-    u32 below = fabs(x) < fabs((double)near) ? bits - 1u : bits;
-    return (double)near < x || (double)near > x ? __uint_as_float(below | 1u) : near;
+    float single = (float)x;
+    u32 bits = __float_as_uint(single);
+    double back = (double)single;
+    u32 below = fabs(x) < fabs(back) ? bits - 1u : bits;
+    return back < x || back > x ? __uint_as_float(below | 1u) : single;
 }}"""
 
 
@@ -84,7 +91,7 @@ _TO_ODD = f"""\
 
 
 def _float(value: float) -> str:
-    return f"{value.hex()}f"
+    return f"{hexadecimal(value)}f"
 
 
 def _on_gpu(instruction: str, text: str) -> str:
@@ -118,8 +125,8 @@ def _narrowed(dtype: DType, form: Format) -> str:
     lines = [
         f"{_INLINE} {kind} {narrowing(dtype)}(float x) {{",
         "    u32 bits = __float_as_uint(x), size = bits & 0x7fffffffu;",
-        f"    u32 rounded = (size - {(127 - form.bias) << 23:#x}u + {(1 << (shift - 1)) - 1:#x}u + (size >> {shift} & 1u))"
-        f" >> {shift};",
+        f"    u32 even = size >> {shift} & 1u, half = {(1 << (shift - 1)) - 1:#x}u + even;",
+        f"    u32 rounded = (size - {(127 - form.bias) << 23:#x}u + half) >> {shift};",
     ]
     if form.bias != 127:
         # Added to a number whose last place is the least number, a small one is rounded to whole multiples of that.
@@ -152,7 +159,7 @@ _F16_NARROWED = f"""\
 
 
 def _conversions() -> dict[str, Function]:
-    made = {}
+    made = dict[str, Function]()
     for dtype, form in NARROW.items():
         texts = _widened(dtype, form), _narrowed(dtype, form)
         if dtype is DType.F16:

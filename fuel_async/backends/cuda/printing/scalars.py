@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
-from fuel_async.backends.cuda.printing.functions import BITS_TYPES, narrowing, widening
+from fuel_async.backends.cuda.printing.functions import BITS_TYPES, hexadecimal, narrowing, widening
 from fuel_async.backends.grids.formats import NARROW
 from fuel_async.ir import DType, Prim
 
@@ -154,7 +154,7 @@ def literal(data: bytes, dtype: DType) -> str:
     if dtype in (DType.F32, DType.F64):
         (value,) = struct.unpack("<f" if dtype is DType.F32 else "<d", data)
         if math.isfinite(value):
-            return f"{value.hex()}{'f' if dtype is DType.F32 else ''}"
+            return f"{hexadecimal(value)}{'f' if dtype is DType.F32 else ''}"
     number = int.from_bytes(data, "little")
     words = [f"{number >> shift & 0xFFFFFFFF:#x}u" for shift in range(0, max(dtype.bits, 32), 32)]
     return given(words, dtype)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fuel_async.backends.grids.form import ModuleForm
 from fuel_async.backends.vulkan.shaders import code
-from fuel_async.backends.vulkan.spirv import module_of
+from fuel_async.backends.vulkan.spirv.kernel import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

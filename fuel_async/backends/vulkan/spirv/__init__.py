@@ -1,7 +1,10 @@
-"""SPIR-V for elementwise kernels, written in Python: no compiler, no library, equal bytes for equal trees."""
+"""SPIR-V for elementwise kernels, written in Python: no compiler, no library, equal bytes for equal trees.
 
-from fuel_async.backends.vulkan.spirv import circular, code, floats, functions, kernel, module, scalars
-from fuel_async.backends.vulkan.spirv.kernel import module_of as module_of
+`module_of` in `spirv/kernel.py` is the way in. Nothing is imported here, so that a process which only lists kernels has
+no part of it.
+"""
 
 #: The modules that decide on the bytes.
-WRITERS = (module, code, floats, functions, circular, scalars, kernel)
+WRITERS = tuple(
+    [f"{__name__}.{name}" for name in ("circular", "code", "floats", "functions", "kernel", "module", "scalars")]
+)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: By kind: the formats in which is computed.
 WIDE: Mapping[Kind, Format] = {F32: Format(23, 127, 0xFF << 23), F64: Format(52, 1023, 0x7FF << 52)}
 
+
 def magnitude(x: Reg) -> Reg:
     """The bits without the sign."""
     return x.bits() & ((1 << (x.kind.bits - 1)) - 1)

@@ -1,0 +1,40 @@
+"""Fixtures of the tests on CUDA devices: the double in CuPy's place, with everything given back at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.backends.cuda.support import Doubled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fuel_async.backends.cuda.device import CudaDevice
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Doubled]]:
+    """Open devices of a double; they are closed after the test, and nothing of them may be left."""
+    made: list[Doubled] = []
+
+    def open_some(*args: Any, **options: Any) -> Doubled:
+        made.append(Doubled(*args, **options))
+        return made[-1]
+
+    yield open_some
+    while made:
+        made.pop().close()
+
+
+@pytest.fixture
+def one(make: Callable[..., Doubled]) -> Doubled:
+    """A double with one device."""
+    return make()
+
+
+@pytest.fixture
+def device(one: Doubled) -> CudaDevice:
+    """Its device."""
+    return one.devices[0]
