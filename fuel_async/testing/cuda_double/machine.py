@@ -229,9 +229,9 @@ class Machine:
         else:
             self.faults.add(Fault(device, status, at, after, times))
 
-    def inject_random(self, faults: RandomFaults | None) -> None:
-        """Let devices fail by chance from now on, or no more."""
-        self.faults.at_random(faults)
+    def inject_random(self, *faults: RandomFaults) -> None:
+        """Let devices fail by chance from now on, in each of the given ways; without any, no more."""
+        self.faults.at_random(*faults)
 
     def hang(self, device: int) -> None:
         """Let no stream of a device begin anything more, until `release` or the machine's end."""

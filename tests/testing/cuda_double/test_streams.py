@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from fuel_async.testing.cuda_double import DeviceModel, LegacyStreamUsed, uninstall
+from fuel_async.testing.cuda_double.faults import Faults
+from fuel_async.testing.cuda_double.gpu import Gpu
 from fuel_async.testing.cuda_double.work import THREAD_PREFIX
 from tests.testing.cuda_double.support import LONG_S, Rig, in_thread
 
@@ -249,3 +251,14 @@ def test_the_log_names_calls_and_threads(rig: Rig) -> None:
     assert (call.thread, call.device) == (threading.current_thread().name, 1)
     assert rig.machine.counts().calls["streamSynchronize"] == 1
     assert import_module("cupy.cuda.runtime") is rig.runtime
+
+
+def test_an_engine_does_one_thing_after_the_other_however_late_its_threads_are() -> None:
+    gpu = Gpu(0, DeviceModel(), Faults())
+    assert gpu.book("compute", 10.0, 2.0) == 10.0
+    assert gpu.book("compute", 10.5, 3.0) == 12.0
+    assert gpu.book("upload", 10.5, 3.0) == 10.5
+    assert gpu.book("none", 1.0, 3.0) == 1.0
+    gpu.keep("compute", 20.0)
+    assert gpu.book("compute", 16.0, 1.0) == 20.0
+    assert gpu.book("compute", 30.0, 1.0) == 30.0
