@@ -1,24 +1,17 @@
 """The seeds' module `ranker`: the candidates of a node, filtered, priced, and ranked."""
 
-from fuel_async.cost import AccuracyClass as AccuracyClass
-from fuel_async.cost import CostVector as CostVector
-from fuel_async.cost import MemoryTiers as MemoryTiers
 from fuel_async.cost import composite_ns as composite_ns
-from fuel_async.cost import default_backend_rates as default_backend_rates
 from fuel_async.plan import KEEP_PER_DEVICE as KEEP_PER_DEVICE
 from fuel_async.plan import AlternativeFilter as AlternativeFilter
 from fuel_async.plan import AlternativeSet as AlternativeSet
 from fuel_async.plan import BitStablePreferenceFilter as BitStablePreferenceFilter
 from fuel_async.plan import Candidate as Candidate
 from fuel_async.plan import CapabilitiesLookup as CapabilitiesLookup
-from fuel_async.plan import ChainInput as ChainInput
 from fuel_async.plan import CouplingAdjustment as CouplingAdjustment
-from fuel_async.plan import DecisionContext as DecisionContext
 from fuel_async.plan import FilterClass as FilterClass
 from fuel_async.plan import FilterContext as FilterContext
 from fuel_async.plan import HashMapJudge as HashMapJudge
 from fuel_async.plan import JudgeOracle as JudgeOracle
-from fuel_async.plan import PlacementDp as PlacementDp
 from fuel_async.plan import PrecisionFloorFilter as PrecisionFloorFilter
 from fuel_async.plan import PrecisionRequirement as PrecisionRequirement
 from fuel_async.plan import StridedInputPreferenceFilter as StridedInputPreferenceFilter

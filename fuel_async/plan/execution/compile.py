@@ -71,10 +71,12 @@ class _Compilation:
         self.devices: dict[int, DeviceLocation] = {}
         self.planned: dict[int, AlternativeSet] = {}
         self.runner_ups: dict[int, AlternativeSet] = {}
-        #: Candidates of rows, until these are committed.
-        self.waiting: dict[int, AlternativeSet] = {}
+        #: Of rows, until these are committed.
+        self.waiting: dict[int, Draft] = {}
         self.dp = None if options.transfer_estimator is None else PlacementDp(options.transfer_estimator)
         self.drafts: dict[tuple[object, ...], Draft] = {}
+        #: What is kept of a draft, by draft, device, and where operands come from: the same for equal nodes.
+        self.settled: dict[tuple[object, ...], tuple[AlternativeSet, AlternativeSet]] = {}
 
     def run(self) -> ExecutionPlan:
         for count, node in enumerate(self.order):
@@ -83,8 +85,8 @@ class _Compilation:
                 self.breathe()
         if self.dp is not None:
             self._note(self.dp.finish(self.options.pinned_device, self._nbytes))
-        for node, found in self.waiting.items():
-            self._settle(node, found, self.devices.get(node))
+        for node, draft in self.waiting.items():
+            self._settle(node, draft, self.devices.get(node))
         self._couple()
         shown = {node: self.devices[self.shows[node]] for node in self.order if self.shows[node] in self.devices}
         return ExecutionPlan(tuple(self.order), self.planned, self.runner_ups, shown, self.options.generation)
@@ -113,24 +115,22 @@ class _Compilation:
         if found is None or device is None:
             return False
         self._arrive(node, device)
-        self.planned[node] = found.copy()
+        self.planned[node] = found
         if others is not None:
-            self.runner_ups[node] = others.copy()
+            self.runner_ups[node] = others
         return True
 
     def _compile(self, node: int) -> None:
         draft = self._draft(node)
-        found = draft.alternatives.copy()
-        devices, hard = found.devices(), node in self.graph.pins
-        if len(devices) > 1 and self.dp is not None and self.options.prices and not hard:
-            self.waiting[node] = found
+        found, hard = draft.alternatives, node in self.graph.pins
+        if len(found.devices()) > 1 and self.dp is not None and self.options.prices and not hard:
+            self.waiting[node] = draft
             self._push(self.dp, node, found)
             return
-        if self.options.prices:
-            found.rank_by_cost()
-        winner = found.alternatives()[0]
-        self._arrive(node, winner.device)
-        self._settle(node, found, winner.device, frozen=draft.from_fallback)
+        best = found.best_given(found.conditions) if self.options.prices else found.winner()
+        assert best is not None  # a draft has candidates
+        self._arrive(node, best.device)
+        self._settle(node, draft, best.device)
 
     def _draft(self, node: int) -> Draft:
         """The candidates of the node: looked for once for equal calls."""
@@ -182,45 +182,64 @@ class _Compilation:
 
     # --- what is kept ---
 
-    def _settle(self, node: int, found: AlternativeSet, device: DeviceLocation | None, *, frozen: bool = False) -> None:
-        """Keep the candidates on the device of the node, and those on others apart; `frozen` keeps the winner alone."""
-        options = self.options
-        if options.transfer_estimator is not None and options.prices:
-            operands = [
-                (self.devices[one], nbytes) for one, nbytes in self._operands(node).items() if one in self.devices
-            ]
-            apply_inbound_transfer_costs(found, operands, options.transfer_estimator)
-        if options.prices:
-            found.rank_by_cost()
-        here = found.of(one for one in found if one.device == device)
-        away = found.of(one for one in found if one.device != device)
+    def _settle(self, node: int, draft: Draft, device: DeviceLocation | None) -> None:
+        """Keep the candidates on the device of the node, and those on others apart."""
+        operands = tuple((self.devices.get(one), nbytes) for one, nbytes in self._operands(node).items())
+        key = (id(draft), device, operands)
+        kept = self.settled.get(key)
+        if kept is None:
+            known = [(source, nbytes) for source, nbytes in operands if source is not None]
+            kept = self.settled[key] = self._kept(draft, device, known)
+        here, away = kept
         if here.is_empty():
-            raise InvariantBroken("a node is planned on a device of its candidates", f"{node} on {device}: {found}")
-        if frozen:
-            here.retain_indices([0])
-        for kept in (here, away):
-            if options.prices:
-                kept.retain_per_device_frontier()
+            raise InvariantBroken("a node is planned on a device of its candidates", f"node {node} on {device}")
         self.planned[node] = here
         if not away.is_empty():
             self.runner_ups[node] = away
+
+    def _kept(
+        self, draft: Draft, device: DeviceLocation | None, operands: list[tuple[DeviceLocation, int]]
+    ) -> tuple[AlternativeSet, AlternativeSet]:
+        """The best candidates on a device and on all others; of a stand-in the winner alone."""
+        options, found = self.options, draft.alternatives.copy()
+        if options.prices:
+            if options.transfer_estimator is not None:
+                apply_inbound_transfer_costs(found, operands, options.transfer_estimator)
+            found.rank_by_cost()
+        here = found.of(one for one in found if one.device == device)
+        away = found.of(one for one in found if one.device != device)
+        if draft.from_fallback and not here.is_empty():
+            here.retain_indices([0])
+        for part in (here, away):
+            if options.prices:
+                part.retain_per_device_frontier()
+            part.finalize()
+        return here, away
 
     def _couple(self) -> None:
         """Price what changes where a producer runs on a runner-up's device."""
         estimator = self.options.transfer_estimator
         if estimator is None or not self.options.prices or not self.runner_ups:
             return
+        #: By the number of the set without couplings, which `settled` or the earlier plan keeps.
+        coupled: dict[tuple[object, ...], AlternativeSet] = {}
         for count, node in enumerate(self.planned):
             if not count & 63:
                 self.breathe()
-            operands = [
+            operands = tuple(
                 (place, self.devices[source], self._nbytes(source), self.runner_ups[source].devices())
                 for place, source in enumerate([self.shows[arg] for arg in self.graph.args[node]])
                 if source in self.runner_ups
-            ]
-            for found in (self.planned[node], self.runner_ups.get(node)):
-                if operands and found is not None:
-                    couple_producers(found, operands, estimator)
+            )
+            for column in (self.planned, self.runner_ups):
+                if not operands or node not in column:
+                    continue
+                key = (id(column[node]), operands)
+                if key not in coupled:
+                    made = column[node].copy()
+                    couple_producers(made, operands, estimator)
+                    coupled[key] = made.finalize()
+                column[node] = coupled[key]
 
     # --- facts ---
 

@@ -120,4 +120,4 @@ def _admitted(call: Call, placements: Placements, bindings: KernelBindingTable, 
         lookup = options.capabilities_for
         compute_static_costs(found, call.op, call.dtypes, call.shapes, bindings, lookup, options.judge)
         couple_strides(found, call.layouts, call.dtypes, lookup)
-    return found
+    return found.finalize()

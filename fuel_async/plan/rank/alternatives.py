@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from fuel_async.errors import InvariantBroken
+from fuel_async.errors import InvariantBroken, UserError
 from fuel_async.plan.rank.frontier import frontier
 
 if TYPE_CHECKING:
@@ -31,14 +31,18 @@ class DecisionContext:
 
 
 class AlternativeSet:
-    """An ordered set of candidates, and what is decided between them. Its builder's alone until nobody changes it."""
+    """An ordered set of candidates, and what is decided between them.
 
-    __slots__ = ("_candidates", "_conditions", "_context")
+    Its builder's alone until `finalize`; from then on it never changes, and any thread may read it.
+    """
+
+    __slots__ = ("_candidates", "_conditions", "_context", "_final")
 
     def __init__(self, candidates: Iterable[Candidate] = ()) -> None:
         self._candidates = list(candidates)
         self._context: DecisionContext | None = None
         self._conditions: frozenset[str] = frozenset()
+        self._final = False
 
     @classmethod
     def empty(cls) -> AlternativeSet:
@@ -51,8 +55,13 @@ class AlternativeSet:
         return cls(candidates)
 
     def copy(self) -> AlternativeSet:
-        """Return a set of its own with the same content."""
+        """Return an open set with the same content."""
         return self.of(self._candidates)
+
+    def finalize(self) -> AlternativeSet:
+        """Make it immutable for good, and return it."""
+        self._final = True
+        return self
 
     def of(self, candidates: Iterable[Candidate]) -> AlternativeSet:
         """Return a set of other candidates for the same decision."""
@@ -105,34 +114,41 @@ class AlternativeSet:
         """
         return min(self._candidates, key=lambda one: one.vector(conditions).total_order_key, default=None)
 
-    # --- changing ---
+    # --- changing: `UserError` once it is final ---
 
     def push(self, candidate: Candidate) -> None:
         """Append a candidate."""
+        self._check_open()
         self._candidates.append(candidate)
 
     def set_context(self, context: DecisionContext) -> None:
         """Say what is decided."""
+        self._check_open()
         self._context = context
 
     def set_conditions(self, conditions: AbstractSet[str]) -> None:
         """Say which conditions of couplings hold."""
+        self._check_open()
         self._conditions = frozenset(conditions)
 
     def set_static_cost(self, index: int, cost: CostEstimate) -> None:
         """Give a candidate another price."""
+        self._check_open()
         self._candidates[index] = replace(self._candidates[index], static_cost=cost)
 
     def set_inbound_transfer_ns(self, index: int, nanoseconds: int) -> None:
         """Say what bringing the operands to a candidate's device takes."""
+        self._check_open()
         self._candidates[index] = replace(self._candidates[index], inbound_transfer_ns=nanoseconds)
 
     def put(self, index: int, candidate: Candidate) -> None:
         """Put a candidate in the place of another."""
+        self._check_open()
         self._candidates[index] = candidate
 
     def retain_indices(self, keep: Sequence[int]) -> None:
         """Keep the candidates at these indices, which ascend strictly; none of them empties the set."""
+        self._check_open()
         found = list(keep)
         ascending = all(a < b for a, b in pairwise(found))
         if not ascending or (found and not (found[0] >= 0 and found[-1] < len(self))):
@@ -141,6 +157,7 @@ class AlternativeSet:
 
     def rank_by_cost(self) -> None:
         """Sort by time, then precision, accuracy and memory; equals keep their order, unpriced ones come last."""
+        self._check_open()
         conditions = self._conditions
         self._candidates.sort(key=lambda one: one.vector(conditions).total_order_key)
 
@@ -152,6 +169,9 @@ class AlternativeSet:
         The winner stays, and one candidate of each backend of each device. A device has at most `keep` left, or as many
         as it has backends.
         """
+        if len(self) == 1:
+            self._check_open()
+            return
         by_device: dict[DeviceLocation, list[int]] = {}
         for index, one in enumerate(self._candidates):
             by_device.setdefault(one.device, []).append(index)
@@ -166,3 +186,7 @@ class AlternativeSet:
             kept += [members[place] for place in found]
         self.retain_indices(sorted(kept))
         self.rank_by_cost()
+
+    def _check_open(self) -> None:
+        if self._final:
+            raise UserError("these candidates are final and never change; change a copy()")

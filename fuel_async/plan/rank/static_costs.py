@@ -88,20 +88,25 @@ def compute_static_costs(
     `shapes` and `dtypes` list the inputs, then the output. A measured time goes before a count and leaves the count as
     it is: bytes are still bytes. Candidates of unknown kernels and devices keep what they had.
     """
-    size_class = SizeClass.for_op(op_kind, shapes) if isinstance(op_kind, OpKind) else None
+    kind = op_kind if isinstance(op_kind, OpKind) else None
+    size_class = None if kind is None else SizeClass.for_op(kind, shapes)
     for index, one in enumerate(alternatives):
         caps = capabilities_for(one.backend, one.device)
-        price = _price(one, op_kind, dtypes, shapes, bindings, caps)
-        changed = one
-        if caps is not None:
-            rates = caps.compute_throughput_flops_per_ns, caps.mem_bandwidth_bytes_per_ns
-            changed = replace(changed, rates=rates)
-        if price.source is not PriceSource.UNPRICED:
-            changed = replace(changed, static_cost=price.estimate, price_source=price.source)
-        if judge is not None and dtypes and size_class is not None and isinstance(op_kind, OpKind):
-            took = judge.measured_latency_ns(op_kind, dtypes[0], size_class, one.backend, one.kernel_source)
-            if took is not None:
-                changed = replace(changed, measured_ns=min(took, MOST_NS), price_source=PriceSource.MEASURED)
+        estimate, source = _price(one, op_kind, dtypes, shapes, bindings, caps)
+        if source is PriceSource.UNPRICED:
+            estimate, source = one.static_cost, one.price_source
+        took = None
+        if judge is not None and dtypes and kind is not None and size_class is not None:
+            took = judge.measured_latency_ns(kind, dtypes[0], size_class, one.backend, one.kernel_source)
+        changed = replace(
+            one,
+            static_cost=estimate,
+            price_source=source if took is None else PriceSource.MEASURED,
+            measured_ns=one.measured_ns if took is None else min(took, MOST_NS),
+            rates=one.rates
+            if caps is None
+            else (caps.compute_throughput_flops_per_ns, caps.mem_bandwidth_bytes_per_ns),
+        )
         alternatives.put(index, changed)
 
 

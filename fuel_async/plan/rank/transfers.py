@@ -39,4 +39,5 @@ def apply_inbound_transfer_costs(
     known = tuple(inputs)
     costs = {device: inbound_ns(known, device, estimator) for device in alternatives.devices()}
     for index, one in enumerate(alternatives):
-        alternatives.set_inbound_transfer_ns(index, costs[one.device])
+        if one.inbound_transfer_ns != costs[one.device]:
+            alternatives.set_inbound_transfer_ns(index, costs[one.device])

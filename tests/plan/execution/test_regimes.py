@@ -74,7 +74,7 @@ def test_cc_21_a_stand_in_is_taken_where_the_operands_are() -> None:
 def test_cc_22_prices_and_copies_decide(
     host_ns: int, cuda_ns: int, crossing: int, device: DeviceLocation, copies: int
 ) -> None:
-    """The original's third case has no prices at all; a kernel without a price is never free here, so they are equal."""
+    """The original's third case has no prices; a kernel without one is never free here, so there they are equal."""
     plan = compiled(pair(), table({ADD: {CPU: host_ns, CUDA: cuda_ns}}), relaxed(links=Links(crossing)))
     assert (places(plan), inbound(plan)) == ([device], [copies])
     here, others = devices_of(plan, 2)
