@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fuel_async.dispatch import derive_params, kernel_dtypes
 from fuel_async.errors import FilterRejected, NoBackendForOp, NoDecisionDevice
-from fuel_async.ir import OpKind, SizeClass
+from fuel_async.ir import SizeClass
 from fuel_async.plan.rank import (
     AlternativeSet,
     DecisionContext,
@@ -27,8 +27,8 @@ from fuel_async.plan.rank import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.dispatch import BindingKey, KernelBindingTable, KernelDTypes, OpParams
-    from fuel_async.ir import BackendId, DeviceLocation, FrozenGraph, Layout
+    from fuel_async.dispatch import KernelBindingTable, KernelDTypes, OpParams
+    from fuel_async.ir import BackendId, DeviceLocation, FrozenGraph, Layout, OpKind
     from fuel_async.plan.execution.options import PlanOptions
 
 Placements = list[tuple["BackendId", "DeviceLocation"]]
@@ -47,7 +47,7 @@ class Draft:
 class Call:
     """What a node asks of a kernel: the same for equal nodes."""
 
-    op: BindingKey
+    op: OpKind
     dtypes: KernelDTypes
     #: Of the inputs, then of the output.
     shapes: tuple[tuple[int, ...], ...]
@@ -113,9 +113,7 @@ def _admitted(call: Call, placements: Placements, bindings: KernelBindingTable, 
         raise bindings.refusal(call.op, call.dtypes)
     context = FilterContext(call.op, call.dtypes, call.layouts)
     apply_filter_chain(found, default_chain(options.precision_requirement), context)
-    if isinstance(call.op, OpKind):
-        size_class = SizeClass.for_op(call.op, call.shapes)
-        found.set_context(DecisionContext(call.op, call.dtypes[0], size_class))
+    found.set_context(DecisionContext(call.op, call.dtypes[0], SizeClass.for_op(call.op, call.shapes)))
     if options.populate_costs and options.capabilities_for is not None:
         lookup = options.capabilities_for
         compute_static_costs(found, call.op, call.dtypes, call.shapes, bindings, lookup, options.judge)

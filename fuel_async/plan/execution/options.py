@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fuel_async.errors import UserError
 from fuel_async.plan.rank import PrecisionRequirement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from fuel_async.dispatch import BackendCapabilities
     from fuel_async.ir import BackendId, DeviceLocation
     from fuel_async.plan.execution.execution_plan import ExecutionPlan
     from fuel_async.plan.rank import CapabilitiesLookup, JudgeOracle, TransferEstimator
@@ -44,6 +46,37 @@ class PlanOptions:
     allow_cost_placement: bool = True
     #: The generation of the topology that the callbacks speak of.
     generation: int = 0
+
+    @classmethod
+    def among(
+        cls,
+        capabilities: Iterable[BackendCapabilities],
+        estimator: TransferEstimator | None = None,
+        *,
+        requirement: PrecisionRequirement = _NO_REQUIREMENT,
+        judge: JudgeOracle | None = None,
+        generation: int = 0,
+    ) -> PlanOptions:
+        """Return options for devices that advertise these capabilities, the preferred one first.
+
+        Each may stand in for each other; with an estimator prices decide among them. Of two entries for one backend on
+        one device the first counts. `UserError` when there is none.
+        """
+        known: dict[tuple[BackendId, DeviceLocation], BackendCapabilities] = {}
+        for caps in capabilities:
+            known.setdefault((caps.backend_id, caps.device_location), caps)
+        if not known:
+            raise UserError("a plan is for some device; give the capabilities of at least one")
+        return cls(
+            precision_requirement=requirement,
+            placements_for_device=lambda device: [backend for backend, there in known if there == device],
+            pinned_device=next(iter(known))[1],
+            fallback_placements_for=lambda device: [one for one in known if one[1] != device],
+            capabilities_for=lambda backend, device: known.get((backend, device)),
+            judge=judge,
+            transfer_estimator=estimator,
+            generation=generation,
+        )
 
     @property
     def prices(self) -> bool:

@@ -68,6 +68,14 @@ def test_cc_11_saturated_times_still_commit() -> None:
     assert dp.finish(HOST, lambda node: 4) == [(1, HOST), (0, HOST)]
 
 
+def test_of_two_readers_the_first_to_commit_decides_for_what_both_go_on_from() -> None:
+    dp = PlacementDp(Links(1000))
+    dp.push_row(0, row(100, 100))
+    dp.push_row(1, row(1, 5000), (), [ChainInput(0, (4,))])
+    dp.push_row(2, row(5000, 1), (), [ChainInput(0, (4,))])
+    assert dp.finish(None, lambda node: 4) == [(1, HOST), (0, HOST), (2, CUDA0)]
+
+
 def test_equals_stay_on_the_device_that_comes_first() -> None:
     dp = PlacementDp(Links(0))
     dp.push_row(0, row(5, 5, 5))

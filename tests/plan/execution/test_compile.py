@@ -299,6 +299,9 @@ def test_what_was_planned_stands() -> None:
     runners = second.runner_ups(1)
     assert runners is not None
     assert runners.devices() == (HOST,)
+    third = compiled(longer, dearer, relaxed(reuse_plan=second))
+    assert places(third) == [CUDA0, HOST]
+    assert third.runner_ups(2) is None
     stale = compiled(longer, dearer, relaxed(reuse_plan=first, generation=1))
     assert places(stale) == [HOST, HOST]
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuel_async.dispatch import KernelBindingTable
+from fuel_async.errors import UserError
 from fuel_async.ir import CostEstimate, Graph, OpKind
-from fuel_async.plan import operand_on
+from fuel_async.plan import PlanOptions, operand_on
 from tests.plan.execution.support import (
     ABS,
     ADD,
@@ -32,7 +33,7 @@ from tests.plan.rank.support import CPU, CUDA, CUDA0, HOST, VK0, VULKAN, Kernel,
 if TYPE_CHECKING:
     from fuel_async.dispatch import BackendCapabilities
     from fuel_async.ir import BackendId, DeviceLocation
-    from fuel_async.plan import ExecutionPlan, PlanOptions
+    from fuel_async.plan import ExecutionPlan
 
 MS = 1_000_000
 
@@ -284,6 +285,22 @@ def test_limitation_13_layouts_have_a_price() -> None:
     assert copied > 5000 + 2000
     assert places(compiled(plain, final, relaxed())) == [HOST]
     assert places(compiled(g, final, relaxed())) == [CUDA0]
+
+
+def test_options_among_devices_let_prices_decide() -> None:
+    every = [caps_of(HOST), caps_of(CUDA0), caps_of(CUDA0, rates=(1.0, 1.0)), caps_of(VK0, CPU)]
+    options = PlanOptions.among(every, Links(), generation=3)
+    assert (options.pinned_device, options.generation, options.places_by_cost) == (HOST, 3, True)
+    assert options.capabilities_for is not None
+    assert options.capabilities_for(CUDA, CUDA0) is every[1]
+    assert options.capabilities_for(VULKAN, VK0) is None
+    bindings = table({NEG: {CPU: 9000, CUDA: 100}})
+    plan = compiled(chain("neg"), bindings, replace(options, input_residency=lambda node: HOST))
+    assert devices_of(plan, 1) == ((CUDA0,), (HOST, VK0))
+    assert not PlanOptions.among(every).places_by_cost
+    assert places(compiled(chain("neg"), bindings, PlanOptions.among(every))) == [HOST]
+    with pytest.raises(UserError, match="at least one"):
+        PlanOptions.among([])
 
 
 # --- laws ---

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fuel_async.cost import AccuracyClass, CostVector, MemoryTiers
-from fuel_async.errors import InvariantBroken
+from fuel_async.errors import InvariantBroken, UserError
 from fuel_async.ir import CostEstimate, DType, OpKind, PrecisionGuarantee, SizeClass
 from fuel_async.plan import KEEP_PER_DEVICE, AlternativeSet, Candidate, CouplingAdjustment, DecisionContext
 from fuel_async.plan.rank.frontier import crowding_distances, frontier
 from tests.plan.rank.support import CPU, CUDA, CUDA0, HOST, MOST, REFERENCE, UNAUDITED, VK0, VULKAN, candidate, times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CONTEXT = DecisionContext(OpKind.MatMul, DType.F32, SizeClass(3))
 
@@ -93,6 +96,26 @@ def test_the_context_survives_every_change() -> None:
         assert each.conditions == {"a"}
     found.copy().push(candidate(1))
     assert len(found) == 1
+
+
+def test_a_final_set_never_changes() -> None:
+    found = ranked(candidate(1), candidate(2)).finalize()
+    changes: list[Callable[[AlternativeSet], object]] = [
+        lambda them: them.push(candidate(3)),
+        lambda them: them.put(0, candidate(3)),
+        lambda them: them.set_static_cost(0, CostEstimate(3)),
+        lambda them: them.set_inbound_transfer_ns(0, 3),
+        lambda them: them.set_context(CONTEXT),
+        lambda them: them.set_conditions({"a"}),
+        lambda them: them.retain_indices([]),
+        AlternativeSet.rank_by_cost,
+        AlternativeSet.retain_per_device_frontier,
+    ]
+    for change in changes:
+        with pytest.raises(UserError, match=r"change a copy\(\)"):
+            change(found)
+        change(found.copy())
+    assert times(found) == [1, 2]
 
 
 @pytest.mark.parametrize("keep", [[1, 0], [0, 0], [3], [-1], [0, 3]])
