@@ -264,6 +264,14 @@ def test_an_operand_that_is_read_twice_is_brought_once() -> None:
     assert (places(plan), inbound(plan)) == ([HOST, CUDA0], [0, 1000])
 
 
+def test_a_reader_that_reads_twice_is_one_reader() -> None:
+    g = Graph()
+    x = apply("neg", g.input("x", (4,)))
+    g.output("y", apply("neg", x + x))
+    plan = compiled(g, table({op: {CPU: 800, CUDA: 100} for op in (NEG, ADD)}), relaxed())
+    assert places(plan) == [CUDA0] * 3  # 2300 against 2400
+
+
 def test_operands_that_are_nowhere_yet_are_no_reason() -> None:
     plan = compiled(chain("neg"), table({NEG: {CPU: 2000, CUDA: 100}}), relaxed(input_residency=None))
     assert (places(plan), inbound(plan)) == ([CUDA0], [0])

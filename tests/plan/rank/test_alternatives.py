@@ -202,6 +202,13 @@ def test_an_empty_set_has_no_frontier_and_nothing_is_too_little_to_keep() -> Non
     assert KEEP_PER_DEVICE == 32
 
 
+def test_a_winner_stays_whatever_beats_it() -> None:
+    vectors = [candidate(ns).vector() for ns in (1, 2, 3)]
+    assert frontier(vectors, [CPU] * 3, 1, winner=2) == [2]
+    assert frontier(vectors, [CPU] * 3, 2, winner=2) == [0, 2]
+    assert frontier(vectors, [CPU] * 3, 1) == [0]
+
+
 def test_an_axis_on_which_all_are_equal_pins_nobody() -> None:
     """In the original the first and the last of the list count as the ends of every axis, those included."""
     vectors = [CostVector(time, MemoryTiers(), 5, AccuracyClass.Stable) for time in (3, 1, 2, 4)]
