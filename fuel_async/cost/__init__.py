@@ -41,6 +41,7 @@ from fuel_async.cost.pricing import Price as Price
 from fuel_async.cost.pricing import PriceSource as PriceSource
 from fuel_async.cost.pricing import on_device as on_device
 from fuel_async.cost.pricing import price_call as price_call
+from fuel_async.cost.pricing import rates_of as rates_of
 from fuel_async.cost.products import INFEASIBLE as INFEASIBLE
 from fuel_async.cost.products import cost_causal_conv1d_primitive_cpu as cost_causal_conv1d_primitive_cpu
 from fuel_async.cost.products import cost_conv2d_primitive_cpu as cost_conv2d_primitive_cpu

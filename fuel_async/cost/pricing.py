@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fuel_async.cost.layer1 import default_cost_for_op_kind
 from fuel_async.cost.model import launch_overhead_ns
+from fuel_async.cost.rates import DENSE_KINDS
 from fuel_async.dispatch import RuntimeFused
 from fuel_async.ir import CostEstimate
 
@@ -64,6 +65,12 @@ def price_call(
             return Price(own, PriceSource.COUNTED)
     counted = CostEstimate() if layer1 is None else layer1(shapes, dtypes, params, caps)
     return UNPRICED if counted.is_unpriced else Price(counted, PriceSource.LAYER1)
+
+
+def rates_of(op: BindingKey, caps: BackendCapabilities) -> tuple[float, float]:
+    """Return the (flop/ns, byte/ns) at which a device computes kernels of `op`, as it advertises them."""
+    dense = caps.dense_throughput_flops_per_ns if op in DENSE_KINDS else None
+    return caps.compute_throughput_flops_per_ns if dense is None else dense, caps.mem_bandwidth_bytes_per_ns
 
 
 def on_device(price: Price, backend: BackendId, caps: BackendCapabilities) -> Price:

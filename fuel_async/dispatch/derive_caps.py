@@ -33,12 +33,13 @@ def derive_backend_caps(
     rates: tuple[float, float] | None = None,
     features: frozenset[str] = frozenset(),
     launch_overhead_ns: int | None = None,
+    dense_flops_per_ns: float | None = None,
 ) -> BackendCapabilities:
     """Return what a device of `backend` can advertise given the kernels in `table`.
 
     An op is supported with the last dtype of each key that `lookup_entry` would serve, given the device's `features`.
     `rates` are measured flop/ns and byte/ns; without them, and without a `substrate`, the defaults of the backend stand
-    in. `launch_overhead_ns` is passed on. The only path is to the host, over the host. Pure; works the same for the
+    in. What else was measured is passed on. The only path is to the host, over the host. Pure; works the same for the
     host as for every other device.
     """
     on_host = backend.is_host
@@ -59,4 +60,5 @@ def derive_backend_caps(
         mem_bandwidth_bytes_per_ns=bytes_per_ns,
         features=features,
         launch_overhead_ns=launch_overhead_ns,
+        dense_throughput_flops_per_ns=dense_flops_per_ns,
     )

@@ -94,6 +94,7 @@ class SimDevice:
             substrate=SUBSTRATE,
             rates=said,
             launch_overhead_ns=self.rates.call_ns,
+            dense_flops_per_ns=self.rates.dense_flops_per_ns,
         )
         ways = [link.destination for link in self._links() if link.source == self.location]
         return replace(caps, transfer_paths=tuple([(way, _kind_of(way)) for way in ways]))

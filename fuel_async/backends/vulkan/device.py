@@ -91,6 +91,7 @@ class VulkanDevice:
             rates=said,
             features=features,
             launch_overhead_ns=self.rates.call_ns,
+            dense_flops_per_ns=self.rates.dense_flops_per_ns,
         )
         self._capabilities = table, found
         return found

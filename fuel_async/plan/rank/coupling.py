@@ -11,8 +11,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fuel_async.cost import composite_ns, cost_shape_op_cpu, launch_overhead_ns
-from fuel_async.dispatch import OpParams, default_backend_rates
+from fuel_async.cost import composite_ns, cost_shape_op_cpu, launch_overhead_ns, rates_of
+from fuel_async.dispatch import OpParams
+from fuel_async.ir import OpKind
 from fuel_async.plan.rank.candidate import CouplingAdjustment, operand_on, operand_strided
 from fuel_async.plan.rank.filters import is_plain
 
@@ -63,8 +64,7 @@ def _copy_ns(
     dtype = dtypes[min(place, len(dtypes) - 2)]  # ops of any number of inputs list the first
     counted = cost_shape_op_cpu([shape, shape], (dtype, dtype), OpParams.NONE, caps)
     launch = launch_overhead_ns(one.backend, caps.launch_overhead_ns, counted.kernel_overhead_ns)
-    rates = one.rates or default_backend_rates(one.backend)
-    return composite_ns(replace(counted, kernel_overhead_ns=launch), *rates)
+    return composite_ns(replace(counted, kernel_overhead_ns=launch), *rates_of(OpKind.Copy, caps))
 
 
 def couple_producers(

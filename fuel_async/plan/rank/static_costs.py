@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from fuel_async.cost import UNPRICED, Price, PriceSource, on_device, price_call
+from fuel_async.cost import UNPRICED, Price, PriceSource, on_device, price_call, rates_of
 from fuel_async.dispatch import BackendCapabilities
 from fuel_async.errors import UserError
 from fuel_async.ir import BackendId, DeviceLocation, OpKind, SizeClass
@@ -103,9 +103,7 @@ def compute_static_costs(
             static_cost=estimate,
             price_source=source if took is None else PriceSource.MEASURED,
             measured_ns=one.measured_ns if took is None else min(took, MOST_NS),
-            rates=one.rates
-            if caps is None
-            else (caps.compute_throughput_flops_per_ns, caps.mem_bandwidth_bytes_per_ns),
+            rates=one.rates if caps is None else rates_of(op_kind, caps),
         )
         alternatives.put(index, changed)
 

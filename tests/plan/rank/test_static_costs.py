@@ -169,6 +169,24 @@ def test_equal_cards_are_priced_apart_by_what_each_advertises() -> None:
     assert times(found) == [200, 100]
 
 
+def test_products_have_the_rate_that_a_device_has_for_them() -> None:
+    dtypes, shapes = (DType.F32,) * 3, [(8, 16), (16, 4), (8, 4)]
+    params = OpParams.Matmul((), (), 8, 4, 16)
+    times_of = {}
+    for op in (MATMUL, OpKind.AddElementwise):
+        found, table = of(cost(flops=6000), op=op, dtypes=dtypes, params=params, placements=[(CUDA, CUDA0)])
+        compute_static_costs(
+            found,
+            op,
+            dtypes,
+            shapes,
+            table,
+            lambda backend, device: caps_of(device, dense_throughput_flops_per_ns=600.0),
+        )
+        times_of[op] = times(found)
+    assert times_of == {MATMUL: [10], OpKind.AddElementwise: [200]}
+
+
 def test_layer_1_has_the_overhead_of_the_device() -> None:
     """Defect (e)."""
     table = KernelBindingTable()
