@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from fuel_async.cost import PriceSource
 from fuel_async.errors import InvariantBroken, UserError
 from fuel_async.plan.rank.frontier import frontier
 
@@ -131,10 +132,13 @@ class AlternativeSet:
         self._check_open()
         self._conditions = frozenset(conditions)
 
-    def set_static_cost(self, index: int, cost: CostEstimate) -> None:
-        """Give a candidate another price."""
+    def set_static_cost(self, index: int, cost: CostEstimate, source: PriceSource = PriceSource.COUNTED) -> None:
+        """Give a candidate another count; all zero takes its price away. What was measured stays."""
         self._check_open()
-        self._candidates[index] = replace(self._candidates[index], static_cost=cost)
+        one = self._candidates[index]
+        said = PriceSource.UNPRICED if cost.is_unpriced else source
+        said = said if one.measured_ns is None else PriceSource.MEASURED
+        self._candidates[index] = replace(one, static_cost=cost, price_source=said)
 
     def set_inbound_transfer_ns(self, index: int, nanoseconds: int) -> None:
         """Say what bringing the operands to a candidate's device takes."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuel_async.cost import AccuracyClass, CostVector, MemoryTiers
+from fuel_async.cost import AccuracyClass, CostVector, MemoryTiers, PriceSource
 from fuel_async.errors import InvariantBroken, UserError
 from fuel_async.ir import CostEstimate, DType, OpKind, PrecisionGuarantee, SizeClass
 from fuel_async.plan import KEEP_PER_DEVICE, AlternativeSet, Candidate, CouplingAdjustment, DecisionContext
@@ -82,6 +82,12 @@ def test_a_set_is_filled_and_looked_at() -> None:
     found.set_static_cost(0, CostEstimate(7))
     found.set_inbound_transfer_ns(0, 9)
     assert times(found) == [16, 2]
+    found.put(1, candidate(measured_ns=4))
+    found.set_static_cost(1, CostEstimate(9))
+    assert [one.price_source for one in found] == [PriceSource.COUNTED, PriceSource.MEASURED]
+    found.set_static_cost(0, CostEstimate())
+    assert found.alternatives()[0].price_source is PriceSource.UNPRICED
+    assert times(found) == [None, 4]
 
 
 def test_the_context_survives_every_change() -> None:
