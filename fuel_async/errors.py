@@ -111,6 +111,26 @@ class NoBackendForOp(UserError):
         )
 
 
+class FilterRejected(UserError):
+    """A demand left none of the kernels that could compute a node."""
+
+    def __init__(self, filter_name: str, context: str, available_alternatives: int) -> None:
+        self.filter_name, self.context = filter_name, context
+        self.available_alternatives = available_alternatives
+        super().__init__(
+            f"{filter_name} admits none of {available_alternatives} candidates for {context}; "
+            "ask for less or register a kernel that meets it"
+        )
+
+
+class NoDecisionDevice(UserError):
+    """Nothing says on which device a node would run."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        super().__init__(f"no device for {node}; pin it with Graph.on() or give PlanOptions(pinned_device=…)")
+
+
 class KernelArgumentError(UserError):
     """A kernel was called with operands or parameters that it cannot take."""
 

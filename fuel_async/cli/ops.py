@@ -1,6 +1,7 @@
 """`fuel-async ops`: which op runs on which dtypes of which backend, as the registered kernels say.
 
-With `--missing`: which kernels of the vocabulary nobody has registered.
+With `--missing`: which kernels of the vocabulary nobody has registered. With `--unpriced`: of which kernels nobody says
+what they cost.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
 from fuel_async.cli.command import Column, Command, argument, print_line, print_table
+from fuel_async.cli.prices import priced_rows
 from fuel_async.cli.vocabulary import CURRENT, OWNERS, Key, owed_keys
+from fuel_async.cost import PriceSource
 from fuel_async.errors import UserError
 from fuel_async.ir import BackendId, DType, OpKind
 from fuel_async.registry import bindings_problems, global_bindings
@@ -36,6 +39,8 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
         print(f"fuel-async: kernel pack {pack} was left out: {problem}", file=sys.stderr)
     if arguments.missing:
         return _compare(table, arguments, console)
+    if arguments.unpriced:
+        return _show_unpriced(table, arguments, console)
     rows = coverage(table, set(arguments.op), arguments.backend, arguments.dtype)
     if not rows:
         print("fuel-async: no registered kernel fits; ask without filters to see all", file=sys.stderr)
@@ -58,6 +63,21 @@ def _compare(table: KernelBindingTable, arguments: argparse.Namespace, console: 
     for owner in OWNERS:
         if owner != CURRENT:
             print_line(console, f"{owner}: {of_lacking[owner]} of {of_all[owner]} later")
+    return 1 if rows else 0
+
+
+def _show_unpriced(table: KernelBindingTable, arguments: argparse.Namespace, console: Console) -> int:
+    asked = [
+        row
+        for row in priced_rows(table)
+        if _wanted(Key(row[0], row[1], CURRENT), set(arguments.op), arguments.dtype)
+        and arguments.backend in (None, row[2])
+    ]
+    rows = _rows((op, backend, dtypes) for op, dtypes, backend, source in asked if source is PriceSource.UNPRICED)
+    if rows:
+        print_table(console, COLUMNS, rows)
+    unpriced = sum(source is PriceSource.UNPRICED for *_, source in asked)
+    print_line(console, f"{unpriced} of {len(asked)} unpriced")
     return 1 if rows else 0
 
 
@@ -129,7 +149,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("op", nargs="*", type=argument(_op), help="show only these, for example matmul add")
     parser.add_argument("--backend", type=argument(BackendId), help="show only this one's kernels")
     parser.add_argument("--dtype", type=argument(DType.parse), help="show only kernels with such operands")
-    parser.add_argument(
+    question = parser.add_mutually_exclusive_group()
+    question.add_argument(
+        "--unpriced", action="store_true", help="show kernels of which nobody says what they cost; status 1 if any"
+    )
+    question.add_argument(
         "--missing",
         action="store_true",
         help="show what the vocabulary names and this backend (cpu unless given) lacks; status 1 if that is anything",

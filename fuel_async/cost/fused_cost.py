@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fuel_async.cost.layer1 import CALL_NS, default_cost_for_op_kind
+from fuel_async.cost.counting import CALL_NS
+from fuel_async.cost.layer1 import default_cost_for_op_kind
 from fuel_async.dispatch import FUSED_OPS, derive_params, fused_call, kernel_dtypes, unknown_cost
 from fuel_async.errors import GraphError, UserError
 from fuel_async.ir import CostEstimate, Form, Graph

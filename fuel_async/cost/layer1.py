@@ -10,202 +10,170 @@ Parameters of another variant than a function needs give an unpriced estimate, n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from fuel_async.cost.counting import CALL_NS, Shapes, counts, nbytes
+from fuel_async.cost.products import (
+    cost_causal_conv1d_primitive_cpu,
+    cost_conv2d_primitive_cpu,
+    cost_conv_transpose2d_primitive_cpu,
+    cost_flash_attn_primitive_cpu,
+    cost_fused_linear_primitive_cpu,
+    cost_matmul_cpu,
+    cost_nf4_matmul_primitive_cpu,
+    cost_paged_attn_primitive_cpu,
+    cost_qmatmul_primitive_cpu,
+    cost_ssd_chunk_scan_primitive_cpu,
+)
 from fuel_async.dispatch import (
     BackendCapabilities,
     CostFn,
     KernelDTypes,
-    MatmulParams,
     OpParams,
     PowIParams,
     SelectiveScanParams,
     unknown_cost,
 )
-from fuel_async.ir import CostEstimate, DType, OpKind
+from fuel_async.ir import CostEstimate, OpKind
 
-Shapes = Sequence[tuple[int, ...]]
-
-#: Overhead of starting a simple kernel and a matrix product, in nanoseconds.
-CALL_NS, MATMUL_NS = 50, 100
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Flops of one transcendental element; of one element of softmax and of a normalisation.
 TRANSCENDENTAL_FLOPS, SOFTMAX_FLOPS, NORM_FLOPS = 10, 5, 7
-
-
-def _nbytes(count: int, dtypes: KernelDTypes, position: int) -> int:
-    """Bytes of `count` elements of an operand; 4 an element when its dtype is not said. Sub-byte types are
-    packed.
-    """
-    bits = dtypes[position].bits if position < len(dtypes) else DType.F32.bits
-    return (count * bits + 7) // 8
-
-
-def _counts(shapes: Shapes) -> tuple[int, int]:
-    """Elements of all inputs together, and of the output."""
-    sizes = [math.prod(shape) for shape in shapes] or [0]
-    return sum(sizes[:-1]), sizes[-1]
 
 
 def cost_elementwise_unary_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """One flop an element; read once, written once."""
-    _, n = _counts(shapes)
-    return CostEstimate(n, 2 * _nbytes(n, dtypes, 0), CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(n, 2 * nbytes(n, dtypes, 0), CALL_NS)
 
 
 def cost_elementwise_unary_transcendental_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """Ten flops an element; read once, written once."""
-    _, n = _counts(shapes)
-    return CostEstimate(TRANSCENDENTAL_FLOPS * n, 2 * _nbytes(n, dtypes, 0), CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(TRANSCENDENTAL_FLOPS * n, 2 * nbytes(n, dtypes, 0), CALL_NS)
 
 
 def cost_elementwise_binary_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """One flop an element; three operands of the output's size."""
-    _, n = _counts(shapes)
-    return CostEstimate(n, 3 * _nbytes(n, dtypes, 0), CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(n, 3 * nbytes(n, dtypes, 0), CALL_NS)
 
 
 def cost_comparison_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """One flop an element; two operands read, one byte an element written."""
-    _, n = _counts(shapes)
-    return CostEstimate(n, 2 * _nbytes(n, dtypes, 0) + n, CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(n, 2 * nbytes(n, dtypes, 0) + n, CALL_NS)
 
 
 def cost_where_cpu(shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities) -> CostEstimate:
     """One flop an element; a byte of condition and three operands of the values' type."""
-    _, n = _counts(shapes)
-    return CostEstimate(n, n + 3 * _nbytes(n, dtypes, 1), CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(n, n + 3 * nbytes(n, dtypes, 1), CALL_NS)
 
 
 def cost_scalar_op_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """Two flops an element (affine, clamp, integer power); read once, written once."""
-    _, n = _counts(shapes)
-    return CostEstimate(2 * n, 2 * _nbytes(n, dtypes, 0), CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(2 * n, 2 * nbytes(n, dtypes, 0), CALL_NS)
 
 
 def cost_cast_cpu(shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities) -> CostEstimate:
     """No flops; read in one type, written in the other."""
-    _, n = _counts(shapes)
-    return CostEstimate(0, _nbytes(n, dtypes, 0) + _nbytes(n, dtypes, 1), CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(0, nbytes(n, dtypes, 0) + nbytes(n, dtypes, 1), CALL_NS)
 
 
 def cost_reduction_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """One flop an input element; everything read, the result written."""
-    n_in, n_out = _counts(shapes)
-    return CostEstimate(n_in, _nbytes(n_in + n_out, dtypes, 0), CALL_NS)
+    n_in, n_out = counts(shapes)
+    return CostEstimate(n_in, nbytes(n_in + n_out, dtypes, 0), CALL_NS)
 
 
 def cost_shape_op_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """No flops; everything read, the result written (copy, concat and the like)."""
-    n_in, n_out = _counts(shapes)
-    return CostEstimate(0, _nbytes(n_in + n_out, dtypes, 0), CALL_NS)
+    n_in, n_out = counts(shapes)
+    return CostEstimate(0, nbytes(n_in + n_out, dtypes, 0), CALL_NS)
 
 
 def cost_masked_fill_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """No flops; read once, with a byte of mask an element, and written once."""
-    _, n = _counts(shapes)
-    return CostEstimate(0, 2 * _nbytes(n, dtypes, 0) + n, CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(0, 2 * nbytes(n, dtypes, 0) + n, CALL_NS)
 
 
 def cost_write_slice_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """No flops; what is written is read once and written once. What it is written into stays where it is."""
-    return CostEstimate(0, 2 * _nbytes(math.prod(shapes[1]), dtypes, 0), CALL_NS)
+    return CostEstimate(0, 2 * nbytes(math.prod(shapes[1]), dtypes, 0), CALL_NS)
 
 
 def cost_indexing_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """One flop a result element; each is read, written, and looked up through an index."""
-    _, n = _counts(shapes)
-    return CostEstimate(n, 2 * _nbytes(n, dtypes, 0) + _nbytes(n, dtypes, 1), CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(n, 2 * nbytes(n, dtypes, 0) + nbytes(n, dtypes, 1), CALL_NS)
 
 
 def cost_softmax_last_dim_primitive_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """Five flops an element, three passes; softmax and log-softmax alike, counted from the shapes alone."""
-    _, n = _counts(shapes)
-    return CostEstimate(SOFTMAX_FLOPS * n, 3 * _nbytes(n, dtypes, 0), CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(SOFTMAX_FLOPS * n, 3 * nbytes(n, dtypes, 0), CALL_NS)
 
 
 def cost_norm_last_dim_primitive_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """Seven flops an element, three passes."""
-    _, n = _counts(shapes)
-    return CostEstimate(NORM_FLOPS * n, 3 * _nbytes(n, dtypes, 0), CALL_NS)
-
-
-def cost_matmul_cpu(shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities) -> CostEstimate:
-    """2·B·m·n·k flops over the left's B batches and the rows that are computed; each operand read once.
-
-    Batches of the right that serve several of the left (grouped query heads) are read once, not once a group.
-    """
-    match params:
-        case MatmulParams(left_batch, right_batch, rows, n, k, wanted):
-            left, right = math.prod(left_batch), math.prod(right_batch)
-            m = rows if wanted is None else min(wanted, rows)
-            moved = _nbytes(left * m * k + right * k * n + left * m * n, dtypes, 0)
-            return CostEstimate(2 * left * m * n * k, moved, MATMUL_NS)
-        case _:
-            return CostEstimate()
-
-
-def cost_fused_linear_primitive_cpu(
-    shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
-) -> CostEstimate:
-    """A matrix product, one more flop a result element, and the bias read once."""
-    product = cost_matmul_cpu(shapes, dtypes, params, caps)
-    match params:
-        case MatmulParams(n=n):
-            _, count = _counts(shapes)
-            return CostEstimate(product.flops + count, product.bytes_moved + _nbytes(n, dtypes, 0), MATMUL_NS)
-        case _:
-            return CostEstimate()
+    _, n = counts(shapes)
+    return CostEstimate(NORM_FLOPS * n, 3 * nbytes(n, dtypes, 0), CALL_NS)
 
 
 def cost_powi_backward_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """Two flops an element and one for each bit of the exponent; three operands."""
-    _, n = _counts(shapes)
+    _, n = counts(shapes)
     bits = abs(params.exp).bit_length() if isinstance(params, PowIParams) else 0
-    return CostEstimate(n * (bits + 2), 3 * _nbytes(n, dtypes, 0), CALL_NS)
+    return CostEstimate(n * (bits + 2), 3 * nbytes(n, dtypes, 0), CALL_NS)
 
 
 def cost_argindex_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """One flop an input element; everything read, four bytes a result written."""
-    n_in, n_out = _counts(shapes)
-    return CostEstimate(n_in, _nbytes(n_in, dtypes, 0) + 4 * n_out, CALL_NS)
+    n_in, n_out = counts(shapes)
+    return CostEstimate(n_in, nbytes(n_in, dtypes, 0) + 4 * n_out, CALL_NS)
 
 
 def cost_rope_primitive_cpu(
     shapes: Shapes, dtypes: KernelDTypes, params: OpParams, caps: BackendCapabilities
 ) -> CostEstimate:
     """Four flops an element; read once, written once, with cosines and sines of one head."""
-    _, n = _counts(shapes)
-    return CostEstimate(4 * n, _nbytes(2 * n + 2 * math.prod(shapes[-1][-2:]), dtypes, 0), CALL_NS)
+    _, n = counts(shapes)
+    return CostEstimate(4 * n, nbytes(2 * n + 2 * math.prod(shapes[-1][-2:]), dtypes, 0), CALL_NS)
 
 
 def cost_reduce_max_to_backward_primitive_cpu(
@@ -213,7 +181,7 @@ def cost_reduce_max_to_backward_primitive_cpu(
 ) -> CostEstimate:
     """Five flops and five visits an element, two flops and three visits an element of the gradient."""
     source, upstream = math.prod(shapes[0]), math.prod(shapes[1])
-    return CostEstimate(5 * source + 2 * upstream, _nbytes(5 * source + 3 * upstream, dtypes, 0), 80)
+    return CostEstimate(5 * source + 2 * upstream, nbytes(5 * source + 3 * upstream, dtypes, 0), 80)
 
 
 def cost_fused_softmax_cross_entropy_primitive_cpu(
@@ -221,7 +189,7 @@ def cost_fused_softmax_cross_entropy_primitive_cpu(
 ) -> CostEstimate:
     """Three flops a score and ten a row; scores and targets read once, the losses written."""
     scores, rows = math.prod(shapes[0]), math.prod(shapes[0][:-1])
-    moved = _nbytes(scores, dtypes, 0) + 8 * rows + 4 * math.prod(shapes[-1])
+    moved = nbytes(scores, dtypes, 0) + 8 * rows + 4 * math.prod(shapes[-1])
     return CostEstimate(3 * scores + 10 * rows, moved, CALL_NS)
 
 
@@ -232,7 +200,7 @@ def cost_selective_scan_primitive_cpu(
     match params:
         case SelectiveScanParams(batch, steps, channels, states):
             rows = batch * steps
-            moved = _nbytes(3 * rows * channels + 2 * rows * states + channels * states, dtypes, 0)
+            moved = nbytes(3 * rows * channels + 2 * rows * states + channels * states, dtypes, 0)
             return CostEstimate(16 * rows * channels * states, moved, CALL_NS)
         case _:
             return CostEstimate()
@@ -292,7 +260,19 @@ LAYER1: Mapping[OpKind, CostFn] = MappingProxyType(
         OpKind.WriteSlice: cost_write_slice_cpu,
         OpKind.WriteSliceDoff: cost_write_slice_cpu,
         OpKind.WriteSliceRotating: cost_write_slice_cpu,
+        OpKind.NonZeroIndices: cost_reduction_cpu,
         OpKind.MatMul: cost_matmul_cpu,
+        OpKind.QMatMul: cost_qmatmul_primitive_cpu,
+        OpKind.Nf4Matmul: cost_nf4_matmul_primitive_cpu,
+        OpKind.Conv2D: cost_conv2d_primitive_cpu,
+        OpKind.ConvTranspose2D: cost_conv_transpose2d_primitive_cpu,
+        OpKind.CausalConv1d: cost_causal_conv1d_primitive_cpu,
+        OpKind.SsdChunkScan: cost_ssd_chunk_scan_primitive_cpu,
+        OpKind.FlashAttn: cost_flash_attn_primitive_cpu,
+        OpKind.FlashAttnBackwardQ: cost_flash_attn_primitive_cpu,
+        OpKind.FlashAttnBackwardK: cost_flash_attn_primitive_cpu,
+        OpKind.FlashAttnBackwardV: cost_flash_attn_primitive_cpu,
+        OpKind.PagedAttn: cost_paged_attn_primitive_cpu,
         OpKind.SoftmaxLastDim: cost_softmax_last_dim_primitive_cpu,
         OpKind.SoftmaxLastDimBackward: cost_softmax_last_dim_primitive_cpu,
         OpKind.LogSoftmaxLastDim: cost_softmax_last_dim_primitive_cpu,

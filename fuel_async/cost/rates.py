@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fuel_async.ir import CostEstimate, OpKind
 
 #: Kinds whose flops are those of a matrix product, which a device computes at another rate than other kernels.
-_DENSE = frozenset({OpKind.MatMul, OpKind.FusedLinear})
+DENSE_KINDS = frozenset({OpKind.MatMul, OpKind.FusedLinear})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Rates:
 
     def predict_ns(self, kind: OpKind, estimate: CostEstimate) -> int:
         """Return the predicted time of one call, at least 1 ns: nothing is free."""
-        rate = self.dense_flops_per_ns if kind in _DENSE else self.flops_per_ns
+        rate = self.dense_flops_per_ns if kind in DENSE_KINDS else self.flops_per_ns
         call_ns = estimate.kernel_overhead_ns if self.call_ns is None else self.call_ns
         work_ns = max(estimate.flops / rate, estimate.bytes_moved / self.bytes_per_ns)
         return max(1, call_ns + int(work_ns))

@@ -3,6 +3,9 @@
 Pure: nothing here runs a kernel or touches a device.
 """
 
+from fuel_async.dispatch.attention_params import CausalConv1dParams as CausalConv1dParams
+from fuel_async.dispatch.attention_params import FlashAttnParams as FlashAttnParams
+from fuel_async.dispatch.attention_params import PagedAttnParams as PagedAttnParams
 from fuel_async.dispatch.backend_streams import BackendStreams as BackendStreams
 from fuel_async.dispatch.backend_streams import pending_work_count as pending_work_count
 from fuel_async.dispatch.capability import BackendCapabilities as BackendCapabilities
@@ -10,6 +13,9 @@ from fuel_async.dispatch.capability import CapabilityRegistry as CapabilityRegis
 from fuel_async.dispatch.capability import DeviceKind as DeviceKind
 from fuel_async.dispatch.capability import FitStatus as FitStatus
 from fuel_async.dispatch.capability import would_fit as would_fit
+from fuel_async.dispatch.derive_caps import ACCELERATOR_RATES as ACCELERATOR_RATES
+from fuel_async.dispatch.derive_caps import HOST_RATES as HOST_RATES
+from fuel_async.dispatch.derive_caps import default_backend_rates as default_backend_rates
 from fuel_async.dispatch.derive_caps import derive_backend_caps as derive_backend_caps
 from fuel_async.dispatch.fused import BackendImpl as BackendImpl
 from fuel_async.dispatch.fused import FusedCall as FusedCall
@@ -22,6 +28,7 @@ from fuel_async.dispatch.fused_ops import FusedFamily as FusedFamily
 from fuel_async.dispatch.fused_ops import FusedOpEntry as FusedOpEntry
 from fuel_async.dispatch.fused_ops import FusedOpId as FusedOpId
 from fuel_async.dispatch.fused_params import FusedOpParams as FusedOpParams
+from fuel_async.dispatch.kernel import DENSE_ONLY as DENSE_ONLY
 from fuel_async.dispatch.kernel import RUNTIME_FUSED_BASE as RUNTIME_FUSED_BASE
 from fuel_async.dispatch.kernel import BindableKernel as BindableKernel
 from fuel_async.dispatch.kernel import BindingEntry as BindingEntry

@@ -73,6 +73,10 @@ class BackendCapabilities:
     mem_bandwidth_bytes_per_ns: float
     #: What the device has beyond the least of its backend; kernels that need more are not for it.
     features: frozenset[str] = frozenset()
+    #: What starting a kernel takes, in ns; None where that is not known.
+    launch_overhead_ns: int | None = None
+    #: Flops of matrix products in a ns; None where they are as fast as everything else.
+    dense_throughput_flops_per_ns: float | None = None
 
     @property
     def kind(self) -> DeviceKind:

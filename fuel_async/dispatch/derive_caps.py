@@ -19,6 +19,11 @@ _HOST_ALIGNMENT, _ACCELERATOR_ALIGNMENT = 64, 256
 _GRANULARITY_BITS = 8
 
 
+def default_backend_rates(backend: BackendId) -> tuple[float, float]:
+    """Return the (flop/ns, byte/ns) that are assumed of an unmeasured device of `backend`."""
+    return HOST_RATES if backend.is_host else ACCELERATOR_RATES
+
+
 def derive_backend_caps(
     backend: BackendId,
     device_location: DeviceLocation,
@@ -27,15 +32,18 @@ def derive_backend_caps(
     substrate: SubstrateClass | None = None,
     rates: tuple[float, float] | None = None,
     features: frozenset[str] = frozenset(),
+    launch_overhead_ns: int | None = None,
+    dense_flops_per_ns: float | None = None,
 ) -> BackendCapabilities:
     """Return what a device of `backend` can advertise given the kernels in `table`.
 
     An op is supported with the last dtype of each key that `lookup_entry` would serve, given the device's `features`.
     `rates` are measured flop/ns and byte/ns; without them, and without a `substrate`, the defaults of the backend stand
-    in. The only path is to the host, over the host. Pure; works the same for the host as for every other device.
+    in. What else was measured is passed on. The only path is to the host, over the host. Pure; works the same for the
+    host as for every other device.
     """
     on_host = backend.is_host
-    flops_per_ns, bytes_per_ns = rates or (HOST_RATES if on_host else ACCELERATOR_RATES)
+    flops_per_ns, bytes_per_ns = rates or default_backend_rates(backend)
     return BackendCapabilities(
         backend_id=backend,
         device_location=device_location,
@@ -51,4 +59,6 @@ def derive_backend_caps(
         compute_throughput_flops_per_ns=flops_per_ns,
         mem_bandwidth_bytes_per_ns=bytes_per_ns,
         features=features,
+        launch_overhead_ns=launch_overhead_ns,
+        dense_throughput_flops_per_ns=dense_flops_per_ns,
     )

@@ -9,7 +9,10 @@ patterns use the latter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from fuel_async.dispatch.attention_params import CausalConv1dParams, FlashAttnParams, PagedAttnParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,9 @@ class OpParams:
     WriteSlice: ClassVar[type[WriteSliceParams]]
     WriteSliceDoff: ClassVar[type[WriteSliceDoffParams]]
     WriteSliceRotating: ClassVar[type[WriteSliceRotatingParams]]
+    FlashAttn: ClassVar[type[FlashAttnParams]]
+    PagedAttn: ClassVar[type[PagedAttnParams]]
+    CausalConv1d: ClassVar[type[CausalConv1dParams]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,14 +138,18 @@ class KernelBindingTable:
         """
         entry = self._pick(op, dtypes, backend, features)
         if entry is None:
-            available, covered = self.coverage_diagnostic()
-            raise NoBackendForOp(
-                _op_text(op),
-                _names(dtypes),
-                [other.variant for other in available],
-                [(other.variant, kind.value, _names(served)) for other, kind, served in covered],
-            )
+            raise self.refusal(op, dtypes)
         return entry
+
+    def refusal(self, op: BindingKey, dtypes: KernelDTypes) -> NoBackendForOp:
+        """Return the error of whoever finds no kernel: it says all that the table covers."""
+        available, covered = self.coverage_diagnostic()
+        return NoBackendForOp(
+            _op_text(op),
+            _names(dtypes),
+            [other.variant for other in available],
+            [(other.variant, kind.value, _names(served)) for other, kind, served in covered],
+        )
 
     def lookup_with_caps(
         self, op: BindingKey, dtypes: KernelDTypes, backend: BackendId

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from fuel_async.cost import Rates, default_cost_for_op_kind
+from fuel_async.cost import PriceSource, Rates, price_call
 from fuel_async.dispatch import (
     BackendCapabilities,
     BindingEntry,
@@ -124,13 +124,10 @@ def _price(
     params: OpParams,
     capabilities: BackendCapabilities,
 ) -> CostEstimate:
-    """What the kernel says it costs, else Layer 1's price of its kind, else its operands' traffic: never nothing."""
-    declared = entry.cost(shapes, dtypes, params, capabilities)
-    if not declared.is_unpriced:
-        return declared
-    counted = default_cost_for_op_kind(kind)(shapes, dtypes, params, capabilities)
-    if not counted.is_unpriced:
-        return counted
+    """The price of the call, else that of its operands' traffic: never nothing."""
+    price = price_call(kind, entry, shapes, dtypes, params, capabilities)
+    if price.source is not PriceSource.UNPRICED:
+        return price.estimate
     nbytes = sum(
         math.prod(shape) * dtype.nbytes for shape, dtype in zip(shapes, _each(dtypes, len(shapes)), strict=True)
     )

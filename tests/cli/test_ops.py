@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fuel_async.cli import ops
+from fuel_async.cli import ops, prices
 from fuel_async.cli.vocabulary import owed_keys
 from fuel_async.dispatch import KernelBindingTable
 from fuel_async.ir import BackendId, DType, OpKind
@@ -112,6 +112,30 @@ def test_what_is_missing_is_listed(fuel: Callable[..., Outcome], monkeypatch: py
     ]
     status, out, _ = fuel("ops", "--missing", "add", "--backend", "npu")
     assert (status, out[1].split()[-3:], out[2]) == (1, ["f64", "bf16", "f16"], "3 of 4 missing")
+
+
+def test_every_registered_kernel_has_a_price(fuel: Callable[..., Outcome]) -> None:
+    status, out, err = fuel("ops", "--unpriced")
+    assert (status, err) == (0, "")
+    kernels = sum(op is not OpKind.RuntimeFused for op, *_ in global_bindings().iter_entries())
+    assert out == [f"0 of {kernels} unpriced"]
+
+
+def test_what_nobody_prices_is_listed(fuel: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = table().copy()
+    for dtype in (F32, F64):
+        made.register(OpKind.MatMul, (dtype,) * 3, CPU, nothing)
+    monkeypatch.setattr(ops, "global_bindings", made.finalize)
+    monkeypatch.setattr(prices, "PARAMS", {})  # then Layer 1 says nothing of products
+    status, out, _ = fuel("ops", "--unpriced")
+    assert status == 1
+    assert [line.split() for line in out] == [
+        ["op", "backend", "operands", "T"],
+        ["matmul", "cpu", "(T,", "T)", "->", "T", "f32", "f64"],
+        ["2", "of", "11", "unpriced"],
+    ]
+    assert fuel("ops", "--unpriced", "matmul", "--dtype", "f64")[1][-1] == "1 of 1 unpriced"
+    assert fuel("ops", "--unpriced", "--backend", "npu") == (0, ["0 of 1 unpriced"], "")
 
 
 def test_what_is_there_beyond_the_vocabulary_does_not_count() -> None:

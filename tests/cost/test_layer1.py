@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fuel_async.cost import LAYER1, default_cost_for_op_kind
+from fuel_async.cli.prices import PARAMS
+from fuel_async.cost import INFEASIBLE, LAYER1, cost_flash_decoding_cuda, default_cost_for_op_kind
 from fuel_async.dispatch import BackendCapabilities, OpParams, unknown_cost
 from fuel_async.ir import CPU_DEVICE, BackendId, CostEstimate, DType, OpKind, SubstrateClass
 
@@ -98,6 +99,58 @@ ROWS: list[tuple[OpKind, list[Shape], list[DType], OpParams, tuple[int, int, int
         OpParams.Matmul((2,), (2,), 4, 16, 8),
         (2048 + 128, 4 * (64 + 256 + 128 + 16), 100),
     ),
+    (
+        OpKind.Conv2D,
+        [(2, 4, 8, 8), (6, 4, 3, 3), (6,), (2, 6, 8, 8)],
+        [F32] * 4,
+        NONE,
+        (55_296 + 768, 4 * (512 + 216 + 6 + 768), 100),
+    ),
+    (OpKind.Conv2D, [(1, 4, 3, 3), (6, 2, 2, 2), (1, 6, 2, 2)], [F32] * 3, NONE, (2 * 24 * 8, 4 * (36 + 48 + 24), 100)),
+    (
+        OpKind.ConvTranspose2D,  # 2 groups of 2 channels in, 3 out
+        [(1, 4, 2, 2), (4, 3, 2, 2), (1, 6, 3, 3)],
+        [F32] * 3,
+        NONE,
+        (2 * 54 * 2 * 4, 4 * (16 + 48 + 54), 100),
+    ),
+    (
+        OpKind.CausalConv1d,
+        [(2, 3, 7), (3, 4), (3,), (2, 3, 7)],
+        [F16] * 4,
+        OpParams.CausalConv1d(2, 3, 7, 7, 4, True),
+        (42 * 18, 2 * (42 + 12 + 3 + 42), 50),
+    ),
+    (
+        OpKind.SsdChunkScan,
+        [(2, 8, 3, 5), (2, 8, 3), (3,), (2, 8, 3, 4), (2, 8, 3, 4), (2, 8, 3, 5)],
+        [F32] * 6,
+        NONE,
+        (8 * 240 * 4, 4 * (2 * 240 + 48 + 3 + 2 * 192), 50),
+    ),
+    (OpKind.QMatMul, [(2, 3, 64), (5, 9), (2, 3, 5)], [F32, U32, F32], NONE, (2 * 30 * 64, 4 * (384 + 45 + 30), 100)),
+    (
+        OpKind.Nf4Matmul,
+        [(3, 64), (160,), (5,), (3, 5)],
+        [F16, U8, F32, F16],
+        NONE,
+        (3 * 15 * 64, 2 * 192 + 160 + 20 + 30, 50),
+    ),
+    (OpKind.NonZeroIndices, [(10,), (10,)], [F32, U32], NONE, (10, 80, 50)),
+    (
+        OpKind.FlashAttn,
+        [(2, 8, 3, 16), (2, 8, 5, 16), (2, 8, 5, 16), (2, 8, 3, 16)],
+        [F32] * 4,
+        OpParams.FlashAttn(2, 8, 8, 3, 5, 16, None, 0.25),
+        (240 * 69, 4 * (2 * 768 + 2 * 1280), 200),
+    ),
+    (
+        OpKind.PagedAttn,
+        [(1, 4, 1, 8)] * 6,
+        [F16] * 6,
+        OpParams.PagedAttn(1, 4, 4, 1, 8, 16, 10, 10, 1.0),
+        (4 * 4 * 160 * 8, 2 * (2 * 32 + 2 * 160 * 4 * 8), 200),
+    ),
     (OpKind.MatMul, [(2, 3), (3, 4), (2, 4)], [F32] * 3, OpParams.Matmul((), (), 2, 4, 3), (48, 104, 100)),
     (
         OpKind.MatMul,
@@ -120,16 +173,15 @@ def test_rows(
     assert price(op, shapes, dtypes, params) == CostEstimate(*wanted)
 
 
-def test_every_priced_kind_prices_something() -> None:
-    matmul = OpParams.Matmul((), (), 4, 4, 4)
-    needed: dict[OpKind, OpParams] = {
-        OpKind.MatMul: matmul,
-        OpKind.FusedLinear: matmul,
-        OpKind.SelectiveScan: OpParams.SelectiveScan(1, 4, 4, 4, False),
-    }
-    for op in LAYER1:
-        assert not price(op, [(4, 4)] * 4, [F32] * 4, needed.get(op, NONE)).is_unpriced
-        assert op not in needed or price(op, [(4, 4)] * 4, [F32] * 4).is_unpriced
+def test_every_kind_is_priced_but_those_made_at_run_time() -> None:
+    assert set(OpKind) - LAYER1.keys() == {OpKind.RuntimeFused}
+
+
+@pytest.mark.parametrize("op", LAYER1)
+def test_a_call_of_every_kind_has_a_price(op: OpKind) -> None:
+    cubes: list[Shape] = [(4, 4, 4, 4)] * 6
+    assert not price(op, cubes, [F32] * 6, PARAMS.get(op, NONE)).is_unpriced
+    assert price(op, cubes, [F32] * 6).is_unpriced is (op in PARAMS)
 
 
 def test_kinds_without_a_formula_are_unpriced() -> None:
@@ -154,6 +206,37 @@ def test_a_product_of_fewer_rows_costs_less() -> None:
     """Defect (c)."""
     few = OpParams.Matmul((), (), m=100, n=4, k=5, m_compute=10)
     assert price(OpKind.MatMul, [(100, 5), (5, 4), (100, 4)], [F32] * 3, few).flops == 2 * 10 * 20
+
+
+def test_an_attention_to_fewer_keys_costs_less() -> None:
+    """Defect (c): of a buffer of 4096 keys the 100 that are there are read."""
+    shapes: list[Shape] = [(1, 8, 1, 64), (1, 2, 4096, 64), (1, 2, 4096, 64), (1, 8, 1, 64)]
+    for op in (OpKind.FlashAttn, OpKind.FlashAttnBackwardK):
+        live = price(op, shapes, [F16] * 4, OpParams.FlashAttn(1, 8, 2, 1, 4096, 64, 100, 0.125))
+        assert live == CostEstimate(8 * 100 * (4 * 64 + 5), 2 * (2 * 8 * 64 + 2 * 2 * 100 * 64), 200)
+        assert price(op, shapes, [F16] * 4, OpParams.FlashAttn(1, 8, 2, 1, 50, 64, 100, 0.125)).flops == live.flops / 2
+
+
+def test_shared_keys_of_an_attention_are_read_once() -> None:
+    """Defect (b) again: 8 query heads over 2 key heads."""
+    grouped = price(OpKind.FlashAttn, [], [F32], OpParams.FlashAttn(1, 8, 2, 1, 10, 4, None, 1.0))
+    assert grouped.bytes_moved == 4 * (2 * 8 * 4 + 2 * 2 * 10 * 4)
+
+
+def test_a_pool_of_keys_has_those_of_all_heads() -> None:
+    """Defect (d), and a pool that holds the keys of others: a sequence reads those that fit its own blocks."""
+    small = price(OpKind.PagedAttn, [], [F32], OpParams.PagedAttn(2, 8, 4, 1, 16, 32, 3, 1000, 1.0))
+    keys = 32 * 3
+    assert small == CostEstimate(4 * 2 * 8 * keys * 16, 4 * (2 * 2 * 8 * 16 + 2 * 2 * keys * 4 * 16), 200)
+
+
+def test_a_decoding_kernel_takes_one_query_of_few_features() -> None:
+    fits = OpParams.FlashAttn(1, 8, 8, 1, 10, 128, None, 1.0)
+    assert cost_flash_decoding_cuda([], (F16,), fits, CAPS) == price(OpKind.FlashAttn, [], [F16], fits)
+    for sq, d in ((2, 128), (1, 129), (1, 0)):
+        wrong = OpParams.FlashAttn(1, 8, 8, sq, 10, d, None, 1.0)
+        assert cost_flash_decoding_cuda([], (F16,), wrong, CAPS) == INFEASIBLE
+    assert cost_flash_decoding_cuda([], (F16,), NONE, CAPS).is_unpriced
 
 
 def test_parameters_of_another_kind_leave_a_product_unpriced() -> None:

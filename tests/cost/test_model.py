@@ -6,14 +6,40 @@ import math
 
 import pytest
 
-from fuel_async.cost import Rates, composite_ns
-from fuel_async.ir import CostEstimate, OpKind
+from fuel_async.cost import LAUNCH_NS, Rates, composite_ns, default_backend_rates, launch_overhead_ns
+from fuel_async.ir import BackendId, CostEstimate, OpKind
+
+MOST = 2**64 - 1
 
 
 def test_the_larger_of_compute_and_traffic_counts() -> None:
     assert composite_ns(CostEstimate(1000, 400, 50), 1.0, 4.0) == 1050
     assert composite_ns(CostEstimate(1000, 40_000, 50), 1.0, 4.0) == 10_050
     assert composite_ns(CostEstimate(1000, 400, 50), 30.0, 40.0) == 33 + 50
+
+
+def test_cc_5_the_roofline_of_the_host() -> None:
+    rows = [(1000, 0, 0), (0, 4000, 0), (500, 4000, 0), (500, 3200, 200)]
+    host = default_backend_rates(BackendId.CPU)
+    assert host == (1.0, 4.0)
+    assert [composite_ns(CostEstimate(*row), *host) for row in rows] == [1000] * 4
+    # Nothing at all is 0 here, and unpriced: whoever ranks asks for that first.
+    assert composite_ns(CostEstimate(), *host) == 0
+    assert CostEstimate().is_unpriced
+    assert composite_ns(CostEstimate(MOST, MOST, 2**32 - 1), *host) == MOST
+
+
+def test_other_backends_are_assumed_to_be_faster() -> None:
+    assert {default_backend_rates(BackendId(name)) for name in ("cuda", "vulkan", "metal", "npu")} == {(30.0, 40.0)}
+
+
+def test_starting_a_kernel_takes_what_the_device_says() -> None:
+    """Defect (e): the overhead of a call on the host is nobody else's."""
+    assert launch_overhead_ns(BackendId.CPU, None, 50) == 50
+    assert launch_overhead_ns(BackendId.CUDA, None, 50) == LAUNCH_NS
+    assert launch_overhead_ns(BackendId.CUDA, None, 2 * LAUNCH_NS) == 2 * LAUNCH_NS
+    assert launch_overhead_ns(BackendId.CUDA, 0, 50) == 0
+    assert launch_overhead_ns(BackendId.CPU, 700, 50) == 700
 
 
 def test_quotients_are_rounded_down() -> None:

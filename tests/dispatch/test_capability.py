@@ -136,6 +136,7 @@ def test_derived_support_is_the_output_dtype_of_the_backends_own_keys(table: Ker
     assert derived.storage_substrate == SubstrateClass.VulkanBuffer
     rates = (derived.compute_throughput_flops_per_ns, derived.mem_bandwidth_bytes_per_ns)
     assert rates == (30.0, 40.0)
+    assert [derived.dense_throughput_flops_per_ns, derived.launch_overhead_ns] == [None, None]
 
 
 def test_the_hosts_capabilities_are_derived_like_any_others(table: KernelBindingTable) -> None:
@@ -151,12 +152,19 @@ def test_the_hosts_capabilities_are_derived_like_any_others(table: KernelBinding
 def test_measured_rates_and_another_substrate_replace_the_defaults(table: KernelBindingTable) -> None:
     sim = BackendId("sim")
     derived = derive_backend_caps(
-        sim, DeviceLocation(sim, 2), table, substrate=SubstrateClass.HostBytes, rates=(7.0, 9.0)
+        sim,
+        DeviceLocation(sim, 2),
+        table,
+        substrate=SubstrateClass.HostBytes,
+        rates=(7.0, 9.0),
+        launch_overhead_ns=400,
+        dense_flops_per_ns=70.0,
     )
     assert derived.device_location == DeviceLocation(sim, 2)
     assert derived.storage_substrate == SubstrateClass.HostBytes
     assert derived.compute_throughput_flops_per_ns == 7.0
     assert derived.mem_bandwidth_bytes_per_ns == 9.0
+    assert (derived.launch_overhead_ns, derived.dense_throughput_flops_per_ns) == (400, 70.0)
 
 
 def test_a_key_that_no_dense_call_can_take_is_not_advertised() -> None:

@@ -79,8 +79,15 @@ class CpuDevice:
 
     @property
     def capabilities(self) -> BackendCapabilities:
-        """What the host can run, derived from the kernels registered now."""
-        return derive_backend_caps(self.location.backend, self.location, global_bindings())
+        """What the host can run, derived from the kernels registered now, and how fast it was measured to be."""
+        return derive_backend_caps(
+            self.location.backend,
+            self.location,
+            global_bindings(),
+            rates=(self.rates.flops_per_ns, self.rates.bytes_per_ns),
+            launch_overhead_ns=self.rates.call_ns,
+            dense_flops_per_ns=self.rates.dense_flops_per_ns,
+        )
 
     def pending_work_count(self) -> int:
         """Submissions to the host that have not settled, of the whole process."""

@@ -87,7 +87,15 @@ class SimDevice:
         """The host's kernels registered now, its own memory, and the links that leave it now."""
         said = (self.rates.flops_per_ns, self.rates.bytes_per_ns)
         table = global_bindings()
-        caps = derive_backend_caps(BackendId.CPU, self.location, table, substrate=SUBSTRATE, rates=said)
+        caps = derive_backend_caps(
+            BackendId.CPU,
+            self.location,
+            table,
+            substrate=SUBSTRATE,
+            rates=said,
+            launch_overhead_ns=self.rates.call_ns,
+            dense_flops_per_ns=self.rates.dense_flops_per_ns,
+        )
         ways = [link.destination for link in self._links() if link.source == self.location]
         return replace(caps, transfer_paths=tuple([(way, _kind_of(way)) for way in ways]))
 

@@ -84,7 +84,15 @@ class VulkanDevice:
             return known[1]
         said = (self.rates.flops_per_ns, self.rates.bytes_per_ns)
         features = self.site.limits.features
-        found = derive_backend_caps(BackendId.VULKAN, self.location, table, rates=said, features=features)
+        found = derive_backend_caps(
+            BackendId.VULKAN,
+            self.location,
+            table,
+            rates=said,
+            features=features,
+            launch_overhead_ns=self.rates.call_ns,
+            dense_flops_per_ns=self.rates.dense_flops_per_ns,
+        )
         self._capabilities = table, found
         return found
 

@@ -104,7 +104,13 @@ def test_it_knows_its_kernels_and_speeds(device: CpuDevice) -> None:
     caps = device.capabilities
     assert caps.device_location == CPU_DEVICE
     assert (OpKind.AddElementwise, DType.F32) in caps.op_dtype_support
-    assert device.rates is HOST.rates()
+    rates = device.rates
+    assert rates is HOST.rates()
+    assert (caps.compute_throughput_flops_per_ns, caps.mem_bandwidth_bytes_per_ns) == (
+        rates.flops_per_ns,
+        rates.bytes_per_ns,
+    )
+    assert (caps.dense_throughput_flops_per_ns, caps.launch_overhead_ns) == (rates.dense_flops_per_ns, rates.call_ns)
 
 
 # --- memory ---

@@ -31,6 +31,7 @@ def test_a_device_keeps_the_contract(device: SimDevice) -> None:
     assert caps.backend_id == CPU_DEVICE.backend  # whose kernels it runs
     assert (OpKind.AddElementwise, DType.F32) in caps.op_dtype_support
     assert (caps.compute_throughput_flops_per_ns, caps.mem_bandwidth_bytes_per_ns) == (1.0, 10.0)
+    assert (caps.dense_throughput_flops_per_ns, caps.launch_overhead_ns) == (10.0, None)
     assert caps.storage_substrate.name == "sim_bytes"
     assert (held.slot_capacity, len(held.lanes), held.lost) == (2, 2, None)
     assert held.info.total_nbytes == held.memory.budget_nbytes == 1 << 30

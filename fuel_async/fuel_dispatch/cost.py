@@ -1,0 +1,33 @@
+"""The seeds' module `cost`: what a call of each kind of kernel costs, counted from shapes, dtypes and parameters."""
+
+from fuel_async.cost import cost_argindex_cpu as cost_argindex_cpu
+from fuel_async.cost import cost_cast_cpu as cost_cast_cpu
+from fuel_async.cost import cost_causal_conv1d_primitive_cpu as cost_causal_conv1d_primitive_cpu
+from fuel_async.cost import cost_comparison_cpu as cost_comparison_cpu
+from fuel_async.cost import cost_conv2d_primitive_cpu as cost_conv2d_primitive_cpu
+from fuel_async.cost import cost_conv_transpose2d_primitive_cpu as cost_conv_transpose2d_primitive_cpu
+from fuel_async.cost import cost_elementwise_binary_cpu as cost_elementwise_binary_cpu
+from fuel_async.cost import cost_elementwise_unary_cpu as cost_elementwise_unary_cpu
+from fuel_async.cost import cost_flash_attn_primitive_cpu as cost_flash_attn_primitive_cpu
+from fuel_async.cost import cost_flash_decoding_cuda as cost_flash_decoding_cuda
+from fuel_async.cost import cost_fused_linear_primitive_cpu as cost_fused_linear_primitive_cpu
+from fuel_async.cost import cost_indexing_cpu as cost_indexing_cpu
+from fuel_async.cost import cost_masked_fill_cpu as cost_masked_fill_cpu
+from fuel_async.cost import cost_matmul_cpu as cost_matmul_cpu
+from fuel_async.cost import cost_nf4_matmul_primitive_cpu as cost_nf4_matmul_primitive_cpu
+from fuel_async.cost import cost_norm_last_dim_primitive_cpu as cost_norm_last_dim_primitive_cpu
+from fuel_async.cost import cost_paged_attn_primitive_cpu as cost_paged_attn_primitive_cpu
+from fuel_async.cost import cost_powi_backward_cpu as cost_powi_backward_cpu
+from fuel_async.cost import cost_qmatmul_primitive_cpu as cost_qmatmul_primitive_cpu
+from fuel_async.cost import cost_reduction_cpu as cost_reduction_cpu
+from fuel_async.cost import cost_rope_primitive_cpu as cost_rope_primitive_cpu
+from fuel_async.cost import cost_scalar_op_cpu as cost_scalar_op_cpu
+from fuel_async.cost import cost_selective_scan_primitive_cpu as cost_selective_scan_primitive_cpu
+from fuel_async.cost import cost_shape_op_cpu as cost_shape_op_cpu
+from fuel_async.cost import cost_softmax_last_dim_primitive_cpu as cost_softmax_last_dim_primitive_cpu
+from fuel_async.cost import cost_ssd_chunk_scan_primitive_cpu as cost_ssd_chunk_scan_primitive_cpu
+from fuel_async.cost import cost_where_cpu as cost_where_cpu
+from fuel_async.cost import cost_write_slice_cpu as cost_write_slice_cpu
+from fuel_async.cost import default_cost_for_op_kind as default_cost_for_op_kind
+from fuel_async.dispatch import unknown_cost as unknown_cost
+from fuel_async.ir import CostEstimate as CostEstimate
