@@ -157,6 +157,10 @@ class PreparedSpread(Prepared):
                     found = self._constants[device] = self.table.stores[device].place(self.constants)
         return found
 
+    def has_idle_share(self, device: int) -> bool:
+        """Whether there is an idle share, at this moment."""
+        return bool(self.idle_shares.get(device))
+
     def take_share(self, device: int) -> Share | None:
         """Return an idle share, or None when all are in use."""
         with self._lock:
