@@ -69,6 +69,10 @@ class ShortWay:
         try:
             self._left.pop()  # atomic: one thread finds none
         except IndexError:
+            is_last = True
+        else:
+            is_last = False
+        if is_last:  # not above: what goes wrong then has no part in that error
             self._go_on()
 
     def _go_on(self) -> None:

@@ -147,7 +147,11 @@ class SpreadDriver(Driver):
 
     def _begin_alone(self, run: SpreadRun) -> int | None:
         """Take the short way, with an idle share of the one device; None when that is not open."""
-        if len(self.table.devices) != 1 or len(run.shape) != 1 or not run.spread.has_idle_share(0):
+        table = self.table
+        if len(table.devices) != 1 or len(run.shape) != 1 or not run.spread.has_idle_share(0):
+            return None
+        memory = table.memory(0)
+        if memory == HOST or table.lane_between(HOST, memory) is None or table.lane_between(memory, HOST) is None:
             return None
         if not self._busy.acquire(blocking=False):
             return None
