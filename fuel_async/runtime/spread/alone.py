@@ -12,41 +12,48 @@ from typing import TYPE_CHECKING
 from fuel_async.schedule import HOST, CopyFailed, RegionFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fuel_async.runtime.spread.driver import SpreadDriver
     from fuel_async.runtime.spread.run import SpreadRun
-    from fuel_async.runtime.spread.submitting import Ended, Submitter
+    from fuel_async.runtime.spread.submitting import Submitter
+    from fuel_async.streams import Lane
 
 
 class ShortWay:
     """One run from its submission to its end. Its parts settle in any thread."""
 
-    __slots__ = ("_driver", "_failed", "_left", "_memory", "_owed", "_run", "_submitter")
+    __slots__ = ("_down", "_driver", "_failed", "_left", "_memory", "_owed", "_run", "_submitter", "_up")
 
-    def __init__(self, driver: SpreadDriver, submitter: Submitter, run: SpreadRun, memory: int) -> None:
-        """`memory` is that of the device. The run has its share of it."""
+    def __init__(
+        self, driver: SpreadDriver, submitter: Submitter, run: SpreadRun, memory: int, up: Lane, down: Lane
+    ) -> None:
+        """`memory` is that of the device, of which the run has its share; `up` and `down` copy to and from there."""
         self._driver, self._submitter, self._run, self._memory = driver, submitter, run, memory
+        self._up, self._down = up, down
         #: Outputs that are to be copied to the host once they are made.
-        self._owed = () if run.keep else tuple(run.spread.output_values.values())
+        self._owed = () if run.keep else run.spread.outputs_made
         #: One for each part under way but the last.
         self._left: list[None] = []
         self._failed = False
 
     def launch(self, lane: int) -> None:
         """Submit the feeds and, unless that fails, the region."""
-        run, memory, submitter = self._run, self._memory, self._submitter
+        run, memory = self._run, self._memory
         for value in run.spread.plan.regions[0].reads:
             if not run.lies_in(value, memory):
-                self._submit(partial(submitter.copy, run, value, HOST, memory), partial(self._copied, value, memory))
+                self._copy(self._up, value, HOST, memory)
         if not self._failed:
-            self._submit(partial(submitter.region, run, 0, lane, ()), self._ran)
+            self._left.append(None)
+            try:
+                self._submitter.region(run, 0, lane, (), self._ran)
+            except Exception as error:
+                self._ran(error)
         self._settled()  # the submitting itself
 
-    def _submit(self, part: Callable[[Ended], None], ended: Ended) -> None:
+    def _copy(self, lane: Lane, value: int, source: int, memory: int) -> None:
         self._left.append(None)
+        ended = partial(self._copied, value, memory)
         try:
-            part(ended)
+            self._submitter.copy_over(lane, self._run, value, source, memory, ended)
         except Exception as error:
             ended(error)
 
@@ -81,6 +88,5 @@ class ShortWay:
             self._driver.end_alone(self._run, failed=self._failed)
             return
         for value in owed:
-            copy = partial(self._submitter.copy, self._run, value, self._memory, HOST)
-            self._submit(copy, partial(self._copied, value, HOST))
+            self._copy(self._down, value, self._memory, HOST)
         self._settled()

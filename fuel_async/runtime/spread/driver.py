@@ -137,22 +137,28 @@ class SpreadDriver(Driver):
         assert isinstance(run, SpreadRun)
         run.number = next(self._numbers)
         self.active[run.number] = run
-        lane = self._begin_alone(run)
-        if lane is None:
+        if not self._start_alone(run):
             self.post(RunAdmitted(run.number, run.shape, run.priority, run.resident))
-            return
-        ShortWay(self, self._submitter, run, self.table.memory(self.table.device_of[lane])).launch(lane)
-        if self._events:
-            self._pump()
 
-    def _begin_alone(self, run: SpreadRun) -> int | None:
-        """Take the short way, with an idle share of the one device; None when that is not open."""
+    def _start_alone(self, run: SpreadRun) -> bool:
+        """Take the short way: with an idle share of the one device, whose links are there. Whether it was open."""
         table = self.table
         if len(table.devices) != 1 or len(run.shape) != 1 or not run.spread.has_idle_share(0):
-            return None
+            return False
         memory = table.memory(0)
-        if memory == HOST or table.lane_between(HOST, memory) is None or table.lane_between(memory, HOST) is None:
-            return None
+        up, down = table.lane_between(HOST, memory), table.lane_between(memory, HOST)
+        if up is None or down is None:
+            return False
+        lane = self._begin_alone(run)
+        if lane is None:
+            return False
+        ShortWay(self, self._submitter, run, memory, up, down).launch(lane)
+        if self._events:
+            self._pump()
+        return True
+
+    def _begin_alone(self, run: SpreadRun) -> int | None:
+        """Have the scheduler note it, and take the share; the lane, None when that does not work out."""
         if not self._busy.acquire(blocking=False):
             return None
         try:

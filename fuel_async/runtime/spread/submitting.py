@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fuel_async.runtime.spread.run import SpreadRun
     from fuel_async.runtime.spread.table import DeviceTable
+    from fuel_async.streams import Lane
 
 T = TypeVar("T")
 
@@ -68,10 +69,13 @@ class Submitter:
 
     def copy(self, run: SpreadRun, value: int, source: int, memory: int, ended: Ended) -> None:
         """Copy a value from one memory to another, once it is there. Raises what keeps it off a lane."""
-        table = self._table
-        lane = table.lane_between(source, memory)
+        lane = self._table.lane_between(source, memory)
         if lane is None:
             raise TransferFailed(*self._ends(source, memory), "there is no link")
+        self.copy_over(lane, run, value, source, memory, ended)
+
+    def copy_over(self, lane: Lane, run: SpreadRun, value: int, source: int, memory: int, ended: Ended) -> None:
+        """The same over a lane that is known."""
         since = run.arrivals.get((value, source))
         waits = () if since is None or since.done() else (since,)
         there = self.with_room(memory - 1, lambda: run.buffer(value, memory))
