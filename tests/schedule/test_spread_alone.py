@@ -155,6 +155,17 @@ def test_its_end_lets_those_on_who_wait(devices: MakeSpread) -> None:
     assert machine.bound(2, 0) == "2a@0"
 
 
+@pytest.mark.parametrize("by_event", [False, True])
+def test_its_end_lets_those_on_while_others_are_at_work(devices: MakeSpread, by_event: bool) -> None:
+    """For memory, with a slot free: it has been looked at, and got nothing."""
+    machine = devices(gpu(1, slots=3))
+    machine.begin(1, ONE)
+    machine.begin(2, spread(ONE, share=600))
+    assert machine.admit(3, spread("a", share=600)) == ""
+    assert not machine.look_again
+    assert (machine.ended(2) if by_event else machine.end(2)) == ("2 done, 2 end, 3a@0" if by_event else "3 bind 0")
+
+
 def test_its_end_lets_those_on_who_wait_for_memory(devices: MakeSpread) -> None:
     machine = devices(gpu(1))
     machine.begin(1, spread(ONE, share=600))

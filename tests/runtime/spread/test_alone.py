@@ -313,6 +313,27 @@ def test_a_part_that_fails_fails_the_run_alone(stage: Stage, where: str, way: st
     stage(scenario, 1)
 
 
+@pytest.mark.parametrize("where", ["region", "output"])
+def test_a_failure_that_the_scheduler_has_not_heard_of_is_no_end_as_any_other(virtual: Stage, where: str) -> None:
+    """It has been left to a thread that is about to come back to the scheduler."""
+
+    async def scenario(world: World) -> None:
+        dag, driver = one(), world.engine.driver
+        await world.check(dag)
+        world.machine.fail_next(part(world, where), OSError("as told"))
+        task = world.start(dag)
+        await world.sleep(MS / 2)
+        driver._pump = lambda: None  # type: ignore[method-assign]
+        await world.sleep(5 * MS)
+        assert len(driver._events) == 2
+        del driver._pump
+        driver._pump()
+        await failed_with(OSError, task)
+        assert begun(world) == 1
+
+    virtual(scenario, 1, links=SLOW)
+
+
 def test_an_error_is_told_while_another_part_is_under_way(virtual: Stage) -> None:
     async def scenario(world: World) -> None:
         g = mixed()
@@ -347,6 +368,8 @@ def test_one_cancelled_at_any_moment_leaves_nothing(virtual: Stage, moment: int,
         await world.settled()
         found = world.ex.statistics()
         assert (found.runs_cancelled, found.runs_on_lanes, found.runs_failed) == (cancelled, 2 - cancelled, 0)
+        # Nothing comes home of a run that was cancelled while its region was at work.
+        assert found.sent(world.at(0)).copies == 1 + (moment > 8)
         await world.check(dag)
         assert begun(world) == (2 if way == "short" else 0)
 
