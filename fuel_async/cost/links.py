@@ -8,7 +8,6 @@ cannot tell apart, latency from bandwidth, stays in the proportion of the prior.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuel_async.dispatch import LinkEstimate
@@ -26,19 +25,24 @@ SPREAD = 4
 BLUR = 0.05
 
 
-@dataclass(frozen=True, slots=True)
 class _Sizes:
-    """The latest copies of sizes within a power of two: (bytes, nanoseconds)."""
+    """The latest copies of sizes within a power of two: (bytes, nanoseconds), and each by what the prior says of it."""
 
-    copies: tuple[tuple[int, int], ...]
-    #: Median size and median time; None before POINT_COPIES.
-    point: tuple[float, float] | None
+    __slots__ = ("_point", "copies", "ratios")
 
-    @classmethod
-    def of(cls, copies: tuple[tuple[int, int], ...]) -> _Sizes:
-        if len(copies) < POINT_COPIES:
-            return cls(copies, None)
-        return cls(copies, (_median([nbytes for nbytes, _ in copies]), _median([took for _, took in copies])))
+    def __init__(self, copies: tuple[tuple[int, int], ...] = (), ratios: tuple[float, ...] = ()) -> None:
+        self.copies, self.ratios = copies, ratios
+        self._point: tuple[float, float] | None = None
+
+    @property
+    def point(self) -> tuple[float, float] | None:
+        """Median size and median time; None before POINT_COPIES."""
+        if self._point is None and len(self.copies) >= POINT_COPIES:
+            self._point = _median([nbytes for nbytes, _ in self.copies]), _median([took for _, took in self.copies])
+        return self._point
+
+
+_NONE = _Sizes()
 
 
 class LinkModel:
@@ -48,10 +52,13 @@ class LinkModel:
     same time one may be lost.
     """
 
-    __slots__ = ("_by_size", "_estimate", "_prior", "_stale", "_warm")
+    __slots__ = ("_by_size", "_estimate", "_prior", "_shape", "_stale", "_warm")
 
     def __init__(self, prior: LinkEstimate) -> None:
         self._prior = self._estimate = prior
+        free = prior.latency_ns == 0 and math.isinf(prior.bytes_per_ns)
+        #: What the times of copies are multiples of: no multiple of nothing is the total.
+        self._shape = LinkEstimate(0.0, 1.0) if free else prior
         self._by_size: Mapping[int, _Sizes] = {}
         self._warm = self._stale = False
 
@@ -65,9 +72,10 @@ class LinkModel:
         if not self._warm:
             self._warm = True
             return
-        known, size = self._by_size, nbytes.bit_length()
-        earlier = known[size].copies[1 - KEPT_PER_SIZE :] if size in known else ()
-        self._by_size = {**known, size: _Sizes.of((*earlier, (nbytes, max(took_ns, 1))))}
+        known, size, shape, took_ns = self._by_size, nbytes.bit_length(), self._shape, max(took_ns, 1)
+        earlier, ratio = known.get(size, _NONE), took_ns / (shape.latency_ns + nbytes / shape.bytes_per_ns)
+        copies, ratios = earlier.copies[1 - KEPT_PER_SIZE :], earlier.ratios[1 - KEPT_PER_SIZE :]
+        self._by_size = {**known, size: _Sizes((*copies, (nbytes, took_ns)), (*ratios, ratio))}
         self._stale = True
 
     @property
@@ -84,21 +92,19 @@ class LinkModel:
 
     def _learned(self) -> LinkEstimate:
         known = self._by_size.values()
-        points = sorted(sizes.point for sizes in known if sizes.point is not None)
-        if len(points) > 1 and points[-1][0] >= SPREAD * points[0][0]:
-            return _fit(points, self._prior)
-        copies = [copy for sizes in known for copy in sizes.copies]
-        return _scaled(self._prior, copies)
+        if len(known) > 1:
+            points = sorted([point for sizes in known if (point := sizes.point) is not None])
+            if len(points) > 1 and points[-1][0] >= SPREAD * points[0][0]:
+                return _fit(points, self._prior)
+        return _scaled(self._shape, [ratio for sizes in known for ratio in sizes.ratios])
 
 
-def _scaled(prior: LinkEstimate, copies: Sequence[tuple[int, int]]) -> LinkEstimate:
-    """Return the prior, slower or faster as a whole by the median of what `copies` say.
+def _scaled(shape: LinkEstimate, ratios: Sequence[float]) -> LinkEstimate:
+    """Return figures that are slower or faster as a whole, by the median of what each copy says.
 
     Copies of one size give the total at that size and nothing else, so that is what is taken from them.
     """
-    free = prior.latency_ns == 0 and math.isinf(prior.bytes_per_ns)
-    shape = LinkEstimate(0.0, 1.0) if free else prior  # no multiple of nothing is the total
-    ratio = _median([took / (shape.latency_ns + nbytes / shape.bytes_per_ns) for nbytes, took in copies])
+    ratio = _median(ratios)
     return LinkEstimate(shape.latency_ns * ratio, shape.bytes_per_ns / ratio)
 
 

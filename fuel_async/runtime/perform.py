@@ -277,29 +277,42 @@ class Driver:
             instance.history.record(work_ns)
             if run.progress is not None:
                 run.progress.done += 1
-            if run.stopped or not self._busy.acquire(blocking=False):
-                self.post(RegionFinished(number, 0))
-                return
-            others: Sequence[Instruction] | None = ()
-            try:
-                others = self._scheduler.end_alone(number)
-                if others is not None:
-                    self._deliver(run)
-                    self._release(run)
-                    self._perform(others)
-            except Exception as error:
-                self._abandon(number, error)
-            finally:
-                told, self._told = self._told, []
-                self._busy.release()
-            for waker, call in told:
-                waker.post(call)
-            if others is None:
-                self.post(RegionFinished(number, 0))
-            elif self._events:
-                self._pump()
+            self.end_alone(run)
 
         handle.add_done_callback(settled)
+
+    def end_alone(self, run: ActiveRun, *, failed: bool = False) -> None:
+        """End a run that went the short way by the same way, or by an event when anything has come up."""
+        number = run.number
+        if failed or run.stopped or not self._busy.acquire(blocking=False):
+            self.post(self._alone_ended(number))
+            return
+        others: Sequence[Instruction] | None = ()
+        try:
+            others = self._scheduler.end_alone(number, self._now_ns())
+            if others is not None:
+                self._deliver(run)
+                self._release(run)
+                self._perform(others)
+        except Exception as error:
+            self._abandon(number, error)
+        finally:
+            told, self._told = self._told, []
+            self._busy.release()
+        for waker, call in told:
+            waker.post(call)
+        if others is None:
+            self.post(self._alone_ended(number))
+        elif self._events:
+            self._pump()
+
+    def _now_ns(self) -> int:
+        """The time, for a scheduler that asks for it."""
+        return 0
+
+    def _alone_ended(self, number: int) -> Event:
+        """How the scheduler is told of such an end."""
+        return RegionFinished(number, 0)
 
     def _stop(self, run: ActiveRun, error: BaseException | None) -> None:
         run.stopped = True

@@ -2,6 +2,7 @@
 
 from fuel_async.schedule.dry_run import DryRun as DryRun
 from fuel_async.schedule.dry_run import dry_run as dry_run
+from fuel_async.schedule.events import AloneEnded as AloneEnded
 from fuel_async.schedule.events import BindFailed as BindFailed
 from fuel_async.schedule.events import Bound as Bound
 from fuel_async.schedule.events import CancelRequested as CancelRequested
@@ -35,6 +36,7 @@ from fuel_async.schedule.machine import Links as Links
 from fuel_async.schedule.machine import Machine as Machine
 from fuel_async.schedule.machine import Prices as Prices
 from fuel_async.schedule.offers import POLICIES as POLICIES
+from fuel_async.schedule.offers import Decision as Decision
 from fuel_async.schedule.offers import Offer as Offer
 from fuel_async.schedule.offers import Policy as Policy
 from fuel_async.schedule.offers import earliest_finish as earliest_finish
@@ -45,7 +47,6 @@ from fuel_async.schedule.shape import LaneShape as LaneShape
 from fuel_async.schedule.shape import RunShape as RunShape
 from fuel_async.schedule.shape import SpreadShape as SpreadShape
 from fuel_async.schedule.shape import shape_of as shape_of
-from fuel_async.schedule.spread import Decision as Decision
 from fuel_async.schedule.spread import SpreadScheduler as SpreadScheduler
 from fuel_async.schedule.spread_state import SpreadState as SpreadState
 from fuel_async.schedule.state import Phase as Phase

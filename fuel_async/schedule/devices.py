@@ -11,7 +11,7 @@ from fuel_async.schedule.state import Phase
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.schedule.events import DeviceAdded, DeviceGone
+    from fuel_async.schedule.events import DeviceAdded, DeviceGone, TopologyChanged
     from fuel_async.schedule.instructions import Instruction
     from fuel_async.schedule.machine import DeviceLoad
     from fuel_async.schedule.spread import SpreadScheduler
@@ -39,7 +39,7 @@ class Devices:
         machine.lose(event.device, event.error)
         scheduler.look_again = True
         memory = device.shape.memory
-        told: list[Instruction] = []
+        told: list[Instruction] = scheduler.alone.gone(event.device, event.error)
         for state in list(scheduler.runs.values()):
             if state.phase is not Phase.RUNNING:
                 continue
@@ -51,6 +51,12 @@ class Devices:
             elif memory != HOST:
                 state.left_behind(memory)
         return told
+
+    def outdated(self, event: TopologyChanged) -> Sequence[Instruction]:
+        """Have the runs planned anew of which nothing was issued."""
+        scheduler = self._scheduler
+        waiting = [state for state in scheduler.waiting() if not state.issued]
+        return [told for state in waiting for told in scheduler.replan_run(state)]
 
     def hopeless(self, state: SpreadState) -> BaseException | None:
         """Why some region of a run has no device that is there and large enough; None when all have one."""

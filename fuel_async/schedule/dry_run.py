@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from fuel_async.errors import InternalError
 from fuel_async.schedule.events import Bound, CopyFinished, DeviceGone, Event, RegionFinished, RunAdmitted
 from fuel_async.schedule.instructions import Bind, Copy, Instruction, Launch, Stop
-from fuel_async.schedule.spread import Decision, SpreadScheduler
+from fuel_async.schedule.spread import SpreadScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fuel_async.schedule.machine import DeviceShape, Links, Prices
-    from fuel_async.schedule.offers import Policy
+    from fuel_async.schedule.offers import Decision, Policy
     from fuel_async.schedule.shape import LaneShape, RunShape
 
 

@@ -87,6 +87,13 @@ class CopyFailed:
 
 
 @record
+class AloneEnded:
+    """Everything of a run on the short way has settled, well or not: nothing works for it any more."""
+
+    run: int
+
+
+@record
 class DeviceAdded:
     """There is one more device. Its number is the count of those before it."""
 
@@ -120,6 +127,7 @@ Event: TypeAlias = (
     | BindFailed
     | CopyFinished
     | CopyFailed
+    | AloneEnded
     | DeviceAdded
     | DeviceGone
     | TopologyChanged

@@ -31,9 +31,9 @@ def check(scheduler: Runs[Any]) -> None:
         for region, lane in state.in_flight.items():
             held[lane] += 1
             held_ns[lane] += state.held_ns(region)
-    for shape, lane in scheduler.alone.values() if isinstance(scheduler, Scheduler) else ():
+    for lane, predicted_ns in _alone(scheduler):
         held[lane] += 1
-        held_ns[lane] += shape.predicted_ns[0]
+        held_ns[lane] += predicted_ns
     for lane, load in enumerate(scheduler.loads):
         found = (load.held, load.held_ns)
         if found != (held[lane], held_ns[lane]):
@@ -45,6 +45,15 @@ def check(scheduler: Runs[Any]) -> None:
         raise InvariantBroken("lanes do not idle while a run could go on", f"runs {starving}")
     if isinstance(scheduler, SpreadScheduler):
         check_machine(scheduler)
+
+
+def _alone(scheduler: Runs[Any]) -> list[tuple[int, int]]:
+    """Lane and predicted time of the runs that went the short way."""
+    if isinstance(scheduler, Scheduler):
+        return [(lane, shape.predicted_ns[0]) for shape, lane in scheduler.alone.values()]
+    if isinstance(scheduler, SpreadScheduler):
+        return [(one.lane, one.predicted_ns) for one in scheduler.alone.runs.values()]
+    return []
 
 
 def _check_run(state: RunState) -> None:

@@ -8,7 +8,7 @@ chosen lane has a slot, and waits for it otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from fuel_async.schedule.record import record
 
@@ -43,6 +43,15 @@ class Offer:
     def finish_ns(self) -> int:
         """When it would be done."""
         return max(self.ready_ns, self.free_ns) + self.predicted_ns
+
+
+class Decision(NamedTuple):
+    """Why a region went where it did."""
+
+    run: int
+    region: int
+    offers: Sequence[Offer]
+    chosen: Offer
 
 
 #: Chooses among the offers of a region; there is at least one, in the order of devices.

@@ -45,13 +45,19 @@ class Runs(ABC, Generic[StateT]):
     def handle(self, event: Event) -> tuple[Instruction, ...]:
         """Take one fact into account and return what is to be done about it, in order."""
 
-    def begin_alone(self, run: int, shape: RunShape) -> int | None:
-        """Admit a run of one region by a shorter way than events, where there is one. See `Scheduler.begin_alone`."""
-        return None
+    @abstractmethod
+    def begin_alone(self, run: int, shape: RunShape, now_ns: int = 0) -> int | None:
+        """Admit a run of one region by a shorter way than events, and give it to a lane at once, when nobody waits.
 
-    def end_alone(self, run: int) -> Sequence[Instruction] | None:
-        """End it by the same way. See `Scheduler.end_alone`."""
-        return None
+        Returns the lane; None when there is something to decide: then `RunAdmitted` is the way.
+        """
+
+    @abstractmethod
+    def end_alone(self, run: int, now_ns: int = 0) -> Sequence[Instruction] | None:
+        """Note that such a run has finished and is to be delivered and released; return what others do now.
+
+        None when something came up meanwhile: then an event is the way.
+        """
 
     def story(self, run: int) -> list[str]:
         """What was heard of and said about a run, oldest first, as far back as it is remembered."""

@@ -51,12 +51,8 @@ class Scheduler(Runs[RunState]):
 
     # --- the short way of a run of one region -------------------------------------------------------
 
-    def begin_alone(self, run: int, shape: RunShape) -> int | None:
-        """Admit a run of one region and give it to a lane at once, when nobody waits and every lane has room.
-
-        Returns the lane; None when there is something to decide: then `RunAdmitted` is the way. An event about the run
-        takes it to the ordinary way at any moment.
-        """
+    def begin_alone(self, run: int, shape: RunShape, now_ns: int = 0) -> int | None:
+        """See `Runs`; every lane must have room. An event about the run takes it to the ordinary way at any moment."""
         if self._queued or not self._roomy():
             return None
         lane = choose_lane(self.loads, NO_LANES, shape.fine[0])
@@ -65,11 +61,8 @@ class Scheduler(Runs[RunState]):
             self.alone[run] = shape, lane
         return lane
 
-    def end_alone(self, run: int) -> Sequence[Instruction] | None:
-        """Note that such a run has finished and is to be delivered and released; return what others do now.
-
-        None when it went the ordinary way meanwhile: then `RegionFinished` is the way.
-        """
+    def end_alone(self, run: int, now_ns: int = 0) -> Sequence[Instruction] | None:
+        """See `Runs`. None when it went the ordinary way meanwhile: then `RegionFinished` is the way."""
         known = self.alone.pop(run, None)
         if known is None:
             return None

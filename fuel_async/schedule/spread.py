@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fuel_async.errors import InvariantBroken, TransferFailed, UserError
+from fuel_async.schedule.alone import Alone
 from fuel_async.schedule.arrival import arrival
 from fuel_async.schedule.devices import Devices
 from fuel_async.schedule.events import (
+    AloneEnded,
     BindFailed,
     Bound,
     CopyFailed,
@@ -31,7 +33,7 @@ from fuel_async.schedule.events import (
 from fuel_async.schedule.instructions import Bind, Copy, Instruction, Launch, Replan
 from fuel_async.schedule.look import Look
 from fuel_async.schedule.machine import HOST, DeviceShape, Hop, LinkLoad, Links, Machine
-from fuel_async.schedule.offers import Offer, Policy, earliest_finish
+from fuel_async.schedule.offers import POLICIES, Decision, Offer, Policy, earliest_finish
 from fuel_async.schedule.runs import STORY_LENGTH, Runs
 from fuel_async.schedule.spread_state import SpreadState
 from fuel_async.schedule.state import Phase
@@ -39,16 +41,7 @@ from fuel_async.schedule.state import Phase
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.schedule.shape import LaneShape
-
-
-class Decision(NamedTuple):
-    """Why a region went where it did."""
-
-    run: int
-    region: int
-    offers: Sequence[Offer]
-    chosen: Offer
+    from fuel_async.schedule.shape import LaneShape, RunShape
 
 
 class SpreadScheduler(Runs[SpreadState]):
@@ -74,6 +67,9 @@ class SpreadScheduler(Runs[SpreadState]):
         self.look_again = False
         #: The last decisions, oldest first.
         self.decisions: deque[Decision] = deque(maxlen=STORY_LENGTH)
+        #: Runs of one region that nothing was decided about. A policy of the caller's own is asked about each.
+        self.alone = Alone(self.machine)
+        self._asks = policy not in POLICIES.values()
         self._changes = Devices(self)
         self._handlers = {
             **self._handlers,
@@ -85,15 +81,39 @@ class SpreadScheduler(Runs[SpreadState]):
             CopyFailed: self._copy_failed,
             DeviceAdded: self._changes.added,
             DeviceGone: self._changes.gone,
-            TopologyChanged: self._topology_changed,
+            TopologyChanged: self._changes.outdated,
+            AloneEnded: self.alone.ended_before,
         }
 
     def handle(self, event: Event, now_ns: int = 0) -> tuple[Instruction, ...]:
         """Take one fact into account, at `now_ns`, and return what is to be done about it, in order."""
         self.now_ns = max(self.now_ns, now_ns)
-        told = (*self._handlers[type(event)](event), *self._fill())
+        known = event.run in self.alone.runs
+        done = self.alone.hear(event, self.now_ns) if known else self._handlers[type(event)](event)
+        self.look_again = self.look_again or known
+        told = (*done, *self._fill())
         self._story.append((event, told))
         return told
+
+    def begin_alone(self, run: int, shape: RunShape, now_ns: int = 0) -> int | None:
+        """See `Runs`; with more than one device there is always something to decide."""
+        self.now_ns = max(self.now_ns, now_ns)
+        return None if self._line or self._asks else self.alone.begin(run, shape, self.now_ns)
+
+    def end_alone(self, run: int, now_ns: int = 0) -> Sequence[Instruction] | None:
+        """See `Runs`. None when the run was stopped: then `AloneEnded` is the way."""
+        if self.alone.runs[run].stopped:
+            return None
+        self.now_ns = max(self.now_ns, now_ns)
+        self.alone.end(run, self.now_ns)
+        self.look_again = True
+        return self._fill()
+
+    def forget(self, run: int) -> list[str]:
+        """Drop all that is known of a run that cannot go on; return its story."""
+        if run in self.alone.runs:
+            self.alone.end(run, self.now_ns)
+        return super().forget(run)
 
     def waiting(self) -> list[SpreadState]:
         """The runs that have regions to place, in the order of their turns."""
@@ -142,18 +162,16 @@ class SpreadScheduler(Runs[SpreadState]):
         self._enqueue(state)
         return ()
 
-    def _topology_changed(self, event: TopologyChanged) -> Sequence[Instruction]:
-        told: list[Instruction] = []
-        for state in [state for state in self.waiting() if not state.issued]:
-            self._withdraw(state)
-            told += [Replan(state.run), *self._end(state)]
-        return told
-
     # --- ends -------------------------------------------------------------------------------------
 
     def stop_run(self, state: SpreadState, error: BaseException | None) -> Sequence[Instruction]:
         """End a run early: nothing more of it is issued."""
         return self._stop(state, error)
+
+    def replan_run(self, state: SpreadState) -> Sequence[Instruction]:
+        """Let a run of which nothing was issued begin anew."""
+        self._withdraw(state)
+        return (Replan(state.run), *self._end(state))
 
     def _stop(self, state: SpreadState, error: BaseException | None) -> tuple[Instruction, ...]:
         self._withdraw(state)

@@ -40,6 +40,13 @@ def check_machine(scheduler: SpreadScheduler) -> None:
             jobs[lane][state.run, region] = state.promised_ns[region]
         for hop in state.arriving.values():
             on_links[hop.source, hop.memory] += hop.copy_ns
+    for run, one in scheduler.alone.runs.items():
+        if run in scheduler.runs:
+            raise InvariantBroken("a run is on the short way or has events", f"run {run}")
+        if machine.devices[one.device].gone is not None and not one.stopped:
+            raise InvariantBroken("a run on the short way is stopped with its device", f"run {run}")
+        shares[machine.memory_of(one.lane)] += one.share_nbytes
+        jobs[one.lane][run, 0] = one.predicted_ns
     for memory, load in machine.memories.items():
         if not load.held_nbytes == shares[memory] <= load.budget_nbytes:
             raise InvariantBroken(

@@ -228,11 +228,11 @@ def test_a_copy_noted_while_figures_are_computed_disturbs_nothing(monkeypatch: p
     model = taught(LINK, (MIB, 1), (MIB, 500_000))
     fit = module._scaled
 
-    def interrupted(prior: LinkEstimate, seen: list[tuple[int, int]]) -> LinkEstimate:
+    def interrupted(shape: LinkEstimate, seen: list[float]) -> LinkEstimate:
         monkeypatch.setattr(module, "_scaled", fit)
         model.observe(KIB, 5_000)
         model.observe(MIB, 300_000)
-        return fit(prior, seen)
+        return fit(shape, seen)
 
     monkeypatch.setattr(module, "_scaled", interrupted)
     assert model.copy_ns(MIB) == pytest.approx(500_000, abs=1)

@@ -8,6 +8,7 @@ from typing import TypeAlias, assert_never
 
 from fuel_async.schedule import (
     HOST,
+    AloneEnded,
     Bind,
     BindFailed,
     Bound,
@@ -188,8 +189,21 @@ class Checked(SpreadScheduler):
                 said += self.handle(Bound(one.run, one.device), now_ns)
         return tuple(said)
 
+    def begin_alone(self, run: int, shape: RunShape, now_ns: int = 0) -> int | None:
+        lane = super().begin_alone(run, shape, now_ns)
+        check(self)
+        return lane
+
+    def end_alone(self, run: int, now_ns: int = 0) -> Sequence[Instruction] | None:
+        told = super().end_alone(run, now_ns)
+        check(self)
+        return told
+
     def tell(self, event: Event) -> str:
-        return ", ".join(self.text(one) for one in self.handle(event, self.at_ns))
+        return self.texts(self.handle(event, self.at_ns))
+
+    def texts(self, told: Sequence[Instruction]) -> str:
+        return ", ".join(self.text(one) for one in told)
 
     def text(self, one: Instruction) -> str:
         match one:
@@ -219,6 +233,20 @@ class Checked(SpreadScheduler):
         self.shapes[run] = shape = spread(what) if isinstance(what, str) else what
         places = [(self._value(run, word[0]), int(word[1:])) for word in resident.split()]
         return self.tell(RunAdmitted(run, shape, priority, places))
+
+    def begin(self, run: int, what: RunShape | str) -> int | None:
+        """Let a run take the short way; the lane, None where that is not open."""
+        self.shapes[run] = shape = spread(what) if isinstance(what, str) else what
+        return self.begin_alone(run, shape, self.at_ns)
+
+    def end(self, run: int) -> str | None:
+        """End it by the same way."""
+        told = self.end_alone(run, self.at_ns)
+        return None if told is None else self.texts(told)
+
+    def ended(self, run: int) -> str:
+        """End it by an event."""
+        return self.tell(AloneEnded(run))
 
     def finish(self, run: int, region: str) -> str:
         return self.tell(RegionFinished(run, LETTERS.index(region)))
@@ -260,7 +288,7 @@ class Checked(SpreadScheduler):
         held = [load.held for load in self.loads] + [load.held_ns for load in self.loads]
         held += [load.held_ns for load in machine.links.values()]
         held += [load.held_nbytes for load in machine.memories.values()]
-        return not (self.runs or self.waiting() or any(held))
+        return not (self.runs or self.alone.runs or self.waiting() or any(held))
 
 
 MakeSpread: TypeAlias = Callable[..., Checked]

@@ -77,6 +77,33 @@ def test_the_laws_are_noticed(law: str, broken: Callable[[Checked], object]) -> 
     assert caught.value.found
 
 
+def on_the_short_way() -> Checked:
+    """Run 1 is on the short way on the only device."""
+    machine = Checked(gpu(1))
+    assert machine.begin(1, "a:X") == 0
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("law", "broken"),
+    [
+        ("on the short way or has events", lambda m: m.runs.update({1: m.runs[3]})),
+        ("stopped with its device", lambda m: m.machine.lose(0, ValueError())),
+        ("a memory holds the shares", lambda m: setattr(m.alone.runs[1], "share_nbytes", 11)),
+        ("a lane holds what runs have", lambda m: setattr(m.alone.runs[1], "predicted_ns", 99)),
+        ("a lane holds what runs have", lambda m: m.alone.runs.clear()),
+        ("a lane's queue is what runs have", lambda m: m.alone.runs.update({4: m.alone.runs.pop(1)})),
+    ],
+)
+def test_the_laws_of_the_short_way_are_noticed(law: str, broken: Callable[[Checked], object]) -> None:
+    machine = on_the_short_way()
+    machine.admit(2, "a b:a")
+    machine.admit(3, "a")  # waits
+    broken(machine)
+    with pytest.raises(InvariantBroken, match=law):
+        check(machine)
+
+
 def _idle(machine: Checked) -> None:
     """Leave a run that waits, and nothing else."""
     for run in (1, 3, 4):

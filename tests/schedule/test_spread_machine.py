@@ -11,6 +11,7 @@ from fuel_async.errors import DeviceError, DeviceLost
 from fuel_async.schedule import (
     HOST,
     POLICIES,
+    AloneEnded,
     BindFailed,
     Bound,
     CancelRequested,
@@ -31,7 +32,7 @@ from fuel_async.schedule import (
     Stop,
     TopologyChanged,
 )
-from tests.schedule.spread_support import Checked, DeviceParts, Mesh, Speeds, cpu, gpu
+from tests.schedule.spread_support import Checked, DeviceParts, Mesh, Speeds, cpu, gpu, spread
 from tests.schedule.world import Account, World
 
 POLICY = [*POLICIES.values(), lambda offers: offers[-1]]
@@ -94,6 +95,8 @@ class Machines(RuleBasedStateMachine):
         self.links = Mesh(missing=missing)
         self.scheduler = Checked(*some, links=self.links, policy=policy, binds=False)  # type: ignore[arg-type]
         self.world = World(self.scheduler)
+        #: Runs on the short way of which a part has failed.
+        self.failed: set[int] = set()
 
     def tell(self, event: Event) -> None:
         self.world.hear(self.scheduler.handle(event, self.scheduler.at_ns))
@@ -121,10 +124,25 @@ class Machines(RuleBasedStateMachine):
             self.world.accounts[run] = Account(shape)
             self.tell(RunAdmitted(run, shape))
 
+    @rule(target=runs, ns=st.integers(1, 1_000), share=st.sampled_from([0, 10, 25]), fine=st.booleans())
+    def begin_alone(self, ns: int, share: int, fine: bool) -> int:
+        run, shape = len(self.world.accounts), spread(f"a:X={ns}", share=share, fine="a" if fine else "")
+        self.world.accounts[run] = Account(shape)
+        line = self.scheduler.waiting()
+        lane = self.scheduler.begin_alone(run, shape, self.scheduler.at_ns)
+        if lane is None:
+            self.tell(RunAdmitted(run, shape))
+        else:
+            assert not line
+            self.world.begun_alone(run, lane)
+        return run
+
     @rule(run=runs)
     def cancel(self, run: int) -> None:
         before = len(self.world.accounts[run].said)
+        alone = self.scheduler.alone.runs.get(run)
         alive = run in self.scheduler.runs and self.scheduler.runs[run].phase is Phase.RUNNING
+        alive = alive or (alone is not None and not alone.stopped)
         self.tell(CancelRequested(run))
         assert (Stop(run, None) in self.world.accounts[run].said[before:]) is alive
 
@@ -142,11 +160,29 @@ class Machines(RuleBasedStateMachine):
 
     def settle_first(self, lane: int, fails: bool) -> None:
         device = self.scheduler.machine.device_of[lane]
+        if self.world.queues[lane][0][0] in self.scheduler.alone.runs:
+            self.settle_alone(lane, fails or device in self.world.gone)
+            return
         run, region = self.world.settled(lane, fails or device in self.world.gone)
         if fails or device in self.world.gone:
             self.tell(RegionFailed(run, region, ArithmeticError("as told")))
         else:
             self.tell(RegionFinished(run, region))
+
+    def settle_alone(self, lane: int, fails: bool) -> None:
+        """A part fails and the others drain, or all have settled."""
+        run, region = self.world.queues[lane][0]
+        if fails and run not in self.failed:
+            self.failed.add(run)
+            error = ArithmeticError("as told")
+            self.tell(CopyFailed(run, 0, HOST, error) if self.scheduler.at_ns % 2 else RegionFailed(run, region, error))
+            return
+        self.world.settled(lane, failed=run in self.failed)
+        others = self.scheduler.end_alone(run, self.scheduler.at_ns) if run not in self.failed else None
+        if others is None:
+            self.tell(AloneEnded(run))
+        else:
+            self.world.hear((Deliver(run), Release(run), *others))
 
     @precondition(lambda self: self.world.copies_under_way())
     @rule(data=st.data(), fails=st.sampled_from([False, False, False, False, True]))
@@ -230,10 +266,30 @@ class Machines(RuleBasedStateMachine):
         return False
 
 
+class OneDevice(Machines):
+    """The same with one device that has a memory of its own, at first: runs of one region may take the short way."""
+
+    @initialize(lanes=st.integers(1, 2), slots=st.integers(1, 3), budget=st.sampled_from([10, 30, 60]))
+    def open(self, lanes: int, slots: int, budget: int) -> None:
+        self.links = Mesh()
+        self.scheduler = Checked(gpu(1, lanes=lanes, slots=slots, budget=budget), links=self.links, binds=False)
+        self.world = World(self.scheduler)
+        self.failed = set()
+
+
 TestMachines = Machines.TestCase
 TestMachines.settings = settings(max_examples=20, stateful_step_count=30)
 
 
+TestOneDevice = OneDevice.TestCase
+TestOneDevice.settings = settings(max_examples=20, stateful_step_count=30)
+
+
 @pytest.mark.slow
 class TestMachinesAtLength(Machines.TestCase):  # type: ignore[misc, valid-type]  # made by Hypothesis
+    settings = settings(max_examples=300, stateful_step_count=60)
+
+
+@pytest.mark.slow
+class TestOneDeviceAtLength(OneDevice.TestCase):  # type: ignore[misc, valid-type]  # made by Hypothesis
     settings = settings(max_examples=300, stateful_step_count=60)

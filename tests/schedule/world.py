@@ -38,6 +38,8 @@ class Account:
     #: Memories in which each value lies; and copies under way, each with its source.
     places: list[set[int]] = field(default_factory=list)
     copies: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: Whether it is on the short way: its outputs come home with its region.
+    alone: bool = False
     #: Copies under way that have arrived, though the scheduler has not heard of it yet.
     arrived: set[tuple[int, int]] = field(default_factory=set)
 
@@ -101,7 +103,7 @@ class World:
                     assert_never(one)
             account.said.append(one)
 
-    def _launched(self, one: Launch, account: Account) -> None:
+    def _launched(self, one: Launch, account: Account, *, alone: bool = False) -> None:
         queue, region, spread = self.queues[one.lane], one.region, account.spread
         device, memory = self.scheduler.machine.device_of[one.lane], self.memory_of(one.lane)
         assert region not in account.launched
@@ -110,11 +112,12 @@ class World:
         assert spread.pins[region] in (None, device)
         assert not account.shape.fine[region] or self.scheduler.loads[one.lane].shape.takes_fine
         assert len(queue) < self.scheduler.loads[one.lane].shape.slot_capacity
+        account.alone = alone
         assert set(one.waits) == account.shape.needs[region] - account.finished
         assert all((one.run, need) in queue for need in one.waits)
         for value in spread.reads[region]:
             made_before = (one.run, spread.producers[value]) in queue
-            assert made_before or memory in account.places[value] or (value, memory) in account.copies
+            assert alone or made_before or memory in account.places[value] or (value, memory) in account.copies
         account.launched[region] = one.lane
         queue.append((one.run, region))
 
@@ -125,6 +128,12 @@ class World:
         assert (value, one.memory) not in account.copies, "it is copied once"
         assert self.scheduler.links.route(one.source, one.memory, 1) is not None
         account.copies[value, one.memory] = one.source
+
+    def begun_alone(self, run: int, lane: int) -> None:
+        """Note that a run took the short way: all of it is under way at once."""
+        account, device = self.accounts[run], self.scheduler.machine.device_of[lane]
+        account.programs[device] = True
+        self._launched(Launch(run, 0, lane), account, alone=True)
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -137,7 +146,7 @@ class World:
                 self._arrives(account, value, memory)
             account.finished.add(region)
             for value in account.spread.writes[region]:
-                account.places[value].add(memory)
+                account.places[value].update([memory, HOST] if account.alone else [memory])
         return run, region
 
     @staticmethod

@@ -58,7 +58,7 @@ class CopyLane:
     def submit_copy(self, src: Any, dst: Any, waits: Sequence[CompletionHandle] = ()) -> CompletionHandle:
         """See `Lane.submit_copy`: a numpy array at the host's end, a `VulkanArray` at the device's."""
         copy = _Copy(self._context, src, dst, self._ring)
-        if self._ring is None and copy.nbytes <= AT_ONCE_NBYTES and all(wait.done() for wait in waits):
+        if self._ring is None and copy.nbytes <= AT_ONCE_NBYTES and not [wait for wait in waits if not wait.done()]:
             return self._at_once(copy, waits)
         return self._thread.submit(copy, waits=waits)
 

@@ -325,7 +325,7 @@ class _Server:
                 while value > reached:
                     status = waiter.wait(value)
                     if status is WaitStatus.REACHED:
-                        reached = waiter.reached()
+                        reached = value if self._jobs.empty() else waiter.reached()
                     elif status is WaitStatus.LOST:
                         break
                     else:

@@ -15,7 +15,7 @@ from weakref import ref as weakref
 from fuel_async.ir import DType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,8 +54,9 @@ class ConstantStore:
         self.lock = threading.RLock()
         #: By the identity of the host's array, which a weak reference guards.
         self._by_id: dict[int, tuple[weakref[Array], _Resident]] = {}
-        #: By identity of the array: plans under way that read it.
-        self._users: dict[int, int] = {}
+        #: Of the plans under way, by its own identity: bytes of each constant by the identity of its array.
+        self._used: dict[int, Mapping[int, int]] = {}
+        self._used_nbytes = 0
 
     def place(self, values: Sequence[Array]) -> DeviceConstants:
         """Return the constants with arrays on the device, which are allocated where there are none. `OutOfMemory`."""
@@ -71,7 +72,8 @@ class ConstantStore:
         Its bytes are free when the last plan that has it is gone.
         """
         with self.lock:
-            unused = [number for number in self._by_id if number not in self._users]
+            used = self._in_use()
+            unused = [number for number in self._by_id if number not in used]
             for number in unused:
                 del self._by_id[number]
         return bool(unused)
@@ -82,22 +84,29 @@ class ConstantStore:
             found = [(value, self._by_id.get(id(value))) for value in values]
             return sum(value.nbytes for value, entry in found if entry is None or entry[1].is_missing)
 
-    def use(self, values: Sequence[Array], change: int) -> int:
-        """Note that a plan under way reads `values` (1), or does no more (-1); return the change of bytes in use."""
+    def use(self, sizes: Mapping[int, int], change: int) -> int:
+        """Note that a plan under way reads constants (1), or does no more (-1); return the change of bytes in use.
+
+        `sizes` is the plan's own: the bytes of each of its constants by the identity of its array.
+        """
         if self._device.memory_location.is_host:
             return 0
-        nbytes = 0
         with self.lock:
-            for value in values:
-                before = self._users.get(id(value), 0)
-                after = self._users[id(value)] = before + change
-                if not after:
-                    del self._users[id(value)]
-                    if self._device.lost is not None:
-                        self._by_id.pop(id(value), None)
-                if not before or not after:
-                    nbytes += change * value.nbytes
-        return nbytes
+            if change > 0:
+                self._used[id(sizes)] = sizes
+            else:
+                del self._used[id(sizes)]
+            used, before = self._in_use(), self._used_nbytes
+            if change < 0 and self._device.lost is not None:
+                for number in sizes.keys() - used.keys():
+                    self._by_id.pop(number, None)
+            self._used_nbytes = sum(used.values())
+            return self._used_nbytes - before
+
+    def _in_use(self) -> Mapping[int, int]:
+        """What some plan under way reads. Most often there is one such plan, and nothing to be put together."""
+        plans = list(self._used.values())
+        return plans[0] if len(plans) == 1 else {number: nbytes for sizes in plans for number, nbytes in sizes.items()}
 
     def _resident(self, value: Array) -> _Resident:
         entry = self._by_id.get(id(value))
@@ -132,12 +141,7 @@ class DeviceConstants:
         """Bytes of those that have not been sent yet."""
         if self._complete:
             return 0
-        missing = sum(self._residents[place].nbytes for place in places if self._residents[place].is_missing)
-        if not missing:
-            self._complete = not any(
-                one.sent is None or not one.sent.done() or one.is_missing for one in self._residents
-            )
-        return missing
+        return sum(self._residents[place].nbytes for place in places if self._residents[place].is_missing)
 
     def arrive(self, places: Sequence[int], send: Callable[[Array, Any], CompletionHandle]) -> list[CompletionHandle]:
         """What to wait for before they may be read; sends those that nobody has sent. A failed copy is sent again."""
@@ -154,4 +158,6 @@ class DeviceConstants:
             # It may have failed within `send`.
             if handle is not None and (not handle.done() or handle.exception() is not None):
                 waits.append(handle)
+        if not waits:
+            self._complete = all(one.has_arrived for one in self._residents)
         return waits

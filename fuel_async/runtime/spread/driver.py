@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, assert_never
 
-from fuel_async.errors import InternalError, OutOfMemory, TransferFailed
+from fuel_async.errors import InternalError, TransferFailed
 from fuel_async.runtime.config import OFF_LOOP_NODES
 from fuel_async.runtime.perform import Driver
+from fuel_async.runtime.spread.alone import ShortWay
 from fuel_async.runtime.spread.run import SpreadRun
+from fuel_async.runtime.spread.submitting import Submitter
 from fuel_async.schedule import (
     HOST,
+    AloneEnded,
     Bind,
     BindFailed,
     Bound,
@@ -32,7 +35,6 @@ from fuel_async.schedule import (
     SpreadScheduler,
     Stop,
 )
-from fuel_async.streams import CompletionHandle, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,9 +45,7 @@ if TYPE_CHECKING:
     from fuel_async.runtime.session import Session
     from fuel_async.runtime.spread.shares import Share
     from fuel_async.runtime.spread.table import DeviceTable
-
-
-T = TypeVar("T")
+    from fuel_async.streams import CompletionHandle
 
 
 class PlanOutdated(InternalError):
@@ -68,6 +68,7 @@ class SpreadDriver(Driver):
         """`reclaim(device)` drops what idles on a device; whether there was anything."""
         super().__init__(scheduler, table.lanes, released)
         self.table, self._session, self._reclaim, self._clock = table, session, reclaim, table.clock
+        self._submitter = Submitter(table, reclaim)
         self._handle = self._handle_now
         self._watched: list[Callable[[], None]] = []
         #: Devices get their numbers in the order in which the scheduler hears of them.
@@ -76,13 +77,18 @@ class SpreadDriver(Driver):
             self._watch(number, device)
 
     def _handle_now(self, event: Event) -> tuple[Instruction, ...]:
+        self._look_around()
+        return self._scheduler.handle(event, self._now_ns())
+
+    def _look_around(self) -> None:
+        """Tell the scheduler what else is on the devices."""
         machine = self._scheduler.machine
         for number, load in enumerate(machine.devices):
-            own_ns = sum(self._scheduler.loads[lane].held_ns for lane in load.lanes)
-            load.foreign_ns = max(self.table.devices[number].pending_work_ns() - own_ns, 0)
+            if len(machine.devices) > 1:  # or else there is no other to compare it with
+                own_ns = sum(self._scheduler.loads[lane].held_ns for lane in load.lanes)
+                load.foreign_ns = max(self.table.devices[number].pending_work_ns() - own_ns, 0)
             if load.shape.memory != HOST:
                 machine.memories[load.shape.memory].others_nbytes = self.table.constants_nbytes[number]
-        return self._scheduler.handle(event, self._clock.now_ns())
 
     # --- devices ----------------------------------------------------------------------------------
 
@@ -131,7 +137,48 @@ class SpreadDriver(Driver):
         assert isinstance(run, SpreadRun)
         run.number = next(self._numbers)
         self.active[run.number] = run
-        self.post(RunAdmitted(run.number, run.shape, run.priority, run.resident))
+        if not self._start_alone(run):
+            self.post(RunAdmitted(run.number, run.shape, run.priority, run.resident))
+
+    def _start_alone(self, run: SpreadRun) -> bool:
+        """Take the short way: with an idle share of the one device, whose links are there. Whether it was open."""
+        table = self.table
+        if len(table.devices) != 1 or len(run.shape) != 1 or not run.spread.has_idle_share(0):
+            return False
+        memory = table.memory(0)
+        up, down = table.lane_between(HOST, memory), table.lane_between(memory, HOST)
+        if up is None or down is None:
+            return False
+        lane = self._begin_alone(run)
+        if lane is None:
+            return False
+        ShortWay(self, self._submitter, run, memory, up, down).launch(lane)
+        if self._events:
+            self._pump()
+        return True
+
+    def _begin_alone(self, run: SpreadRun) -> int | None:
+        """Have the scheduler note it, and take the share; the lane, None when that does not work out."""
+        if not self._busy.acquire(blocking=False):
+            return None
+        try:
+            self._look_around()
+            lane = self._scheduler.begin_alone(run.number, run.shape, self._now_ns())
+            share = None if lane is None else run.take_share(0)
+            if share is not None:
+                run.shares[0] = share
+            elif lane is not None:  # what idled was dropped at this moment
+                self._scheduler.forget(run.number)
+                return None
+            return lane
+        finally:
+            self._busy.release()
+
+    def _now_ns(self) -> int:
+        return self._clock.now_ns()
+
+    def _alone_ended(self, number: int) -> Event:
+        return AloneEnded(number)
 
     def _perform(self, instructions: Sequence[Instruction]) -> None:
         for instruction in instructions:
@@ -150,21 +197,23 @@ class SpreadDriver(Driver):
                     run.outdated = True
                     self._stop(run, PlanOutdated("the plan is out of date"))
                 case Deliver():
-                    self._deliver_values(run)
+                    self._deliver(run)
                 case Release():
-                    self._give_back(run)
                     self._release(run)
                 case _:
                     assert_never(instruction)
 
-    def _deliver_values(self, run: SpreadRun) -> None:
+    def _deliver(self, run: ActiveRun) -> None:
+        assert isinstance(run, SpreadRun)
         results: Results = run.results() if run.keep else run.spread.deliver(run.outputs)  # type: ignore[assignment]
         self._give(run, results)
 
-    def _give_back(self, run: SpreadRun) -> None:
+    def _release(self, run: ActiveRun) -> None:
+        assert isinstance(run, SpreadRun)
         for device, share in run.shares.items():
             run.spread.give_share(device, share)
         run.forget()
+        super()._release(run)
 
     # --- programs ---------------------------------------------------------------------------------
 
@@ -197,104 +246,31 @@ class SpreadDriver(Driver):
 
     def _bound_share(self, run: SpreadRun, device: int, breathe: Breathe | None = None) -> Share:
         more = () if breathe is None else (breathe,)
-        return self._with_room(device, lambda: run.bind_share(device, *more))
+        return self._submitter.with_room(device, lambda: run.bind_share(device, *more))
 
-    def _with_room(self, device: int, make: Callable[[], T]) -> T:
-        """What `make` returns; it is called once more after what idles on the device was dropped."""
-        try:
-            return make()
-        except OutOfMemory:
-            if not self._reclaim(device):
-                raise
-        return make()
-
-    # --- copies -----------------------------------------------------------------------------------
+    # --- copies and launches ----------------------------------------------------------------------
 
     def _copy(self, run: SpreadRun, value: int, source: int, memory: int) -> None:
         number = run.number
-        try:
-            lane = self.table.lane_between(source, memory)
-            if lane is None:
-                raise TransferFailed(*self._ends(source, memory), "there is no link")
-            since = run.arrivals.get((value, source))
-            waits = () if since is None or since.done() else (since,)
-            there = self._with_room(memory - 1, lambda: run.buffer(value, memory))
-            handle = lane.submit_copy(run.buffer(value, source), there, waits)
-        except Exception as error:
-            self.post(CopyFailed(number, value, memory, error))
-            return
-        run.arrivals[value, memory] = handle
-        link, nbytes = self.table.copies(source, memory), run.spread.plan.values[value].nbytes
-        predicted_ns = 0 if link is None else link.model.copy_ns(nbytes)
 
-        def settled(handle: CompletionHandle) -> None:
-            outcome = handle.outcome()
-            if isinstance(outcome, Timing):
-                if link is not None:
-                    link.took(nbytes, predicted_ns, outcome.elapsed_ns)
+        def ended(error: BaseException | None) -> None:
+            if error is None:
                 self.post(CopyFinished(number, value, memory))
             else:
-                self.post(CopyFailed(number, value, memory, outcome))
+                self.post(CopyFailed(number, value, memory, error))
 
-        handle.add_done_callback(settled)
-
-    def _ends(self, source: int, memory: int) -> tuple[str, str]:
-        return str(self.table.locations[source]), str(self.table.locations[memory])
-
-    def _send_constant(self, memory: int) -> Callable[[Any, Any], CompletionHandle]:
-        def send(value: Any, array: Any) -> CompletionHandle:
-            lane, link = self.table.lane_between(HOST, memory), self.table.copies(HOST, memory)
-            if lane is None or link is None:
-                raise TransferFailed(*self._ends(HOST, memory), "there is no link")
-            handle = lane.submit_copy(value, array)
-            predicted_ns = link.model.copy_ns(value.nbytes)
-
-            def settled(handle: CompletionHandle) -> None:
-                outcome = handle.outcome()
-                if isinstance(outcome, Timing):
-                    link.took(value.nbytes, predicted_ns, outcome.elapsed_ns)
-
-            handle.add_done_callback(settled)
-            return handle
-
-        return send
-
-    # --- launches ---------------------------------------------------------------------------------
+        try:
+            self._submitter.copy(run, value, source, memory, ended)
+        except Exception as error:
+            ended(error)
 
     def _launch_on(self, run: SpreadRun, region: int, lane: int, waits: tuple[int, ...]) -> None:
-        table, spread, number = self.table, run.spread, run.number
-        device = table.device_of[lane]
-        memory, what = table.memory(device), spread.plan.regions[region]
+        number = run.number
+
+        def ended(error: BaseException | None) -> None:
+            self.post(RegionFinished(number, region) if error is None else RegionFailed(number, region, error))
+
         try:
-            before = [run.handles[need] for need in waits]
-            before += [
-                arrival
-                for value in what.reads
-                if (arrival := run.arrivals.get((value, memory))) is not None and not arrival.done()
-            ]
-            if what.constants:
-                before += spread.constants_on(device).arrive(what.constants, self._send_constant(memory))
-            instance = run.shares[device].programs[region]
-            if instance is None:
-                raise InternalError(f"region {region} was given to {table.devices[device].location} without kernels")
-            feeds = [run.feed(place, memory) for place in what.program.feeds]
-            outputs = self._with_room(device, lambda: [run.output(place, memory) for place in what.program.outputs])
-            handle = table.lanes[lane].submit(instance, feeds, outputs, waits=before, stop=run)
+            self._submitter.region(run, region, lane, waits, ended)
         except Exception as error:
-            self.post(RegionFailed(number, region, error))
-            return
-        run.handles[region], run.memories[region] = handle, memory
-        totals, predicted_ns = table.totals[device], instance.predicted_ns
-
-        def settled(handle: CompletionHandle) -> None:
-            outcome = handle.outcome()
-            if isinstance(outcome, Timing):
-                instance.history.record(outcome.work_ns)
-                totals.took(len(what.program), predicted_ns, outcome.work_ns)
-                if run.progress is not None:
-                    run.progress.done += 1
-                self.post(RegionFinished(number, region))
-            else:
-                self.post(RegionFailed(number, region, outcome))
-
-        handle.add_done_callback(settled)
+            ended(error)

@@ -142,7 +142,8 @@ class SpreadEngine(Engine):
         With `keep` they stay on the devices that made them, as `DeviceArray`s.
         """
         share = self._share()
-        plain = {name: _stand_in(feed) for name, feed in feeds.items()}
+        lying = [name for name, feed in feeds.items() if isinstance(feed, DeviceArray)]
+        plain = {**feeds, **{name: _stand_in(feeds[name]) for name in lying}} if lying else feeds
         while True:
             found = self._look_up(graph, plain, precision)
             if found is None:
@@ -150,11 +151,13 @@ class SpreadEngine(Engine):
                     found = await self.preparing.prepare(graph, plain, precision)
             frozen, prepared, values = found
             prepared = cast("PreparedSpread", prepared)
-            with Entering(self):
-                given = self._given(prepared, feeds)
-                if prepared.plan.checks:
-                    await self._check_indices(prepared, values, {value for value, _ in given})
-                await self.admission.take(prepared.output_nbytes, priority)
+            given: Mapping[tuple[int, int], Any] = {}
+            if lying or prepared.plan.checks or not self.admission.take_nowait(prepared.output_nbytes):
+                with Entering(self):
+                    given = self._given(prepared, feeds)
+                    if prepared.plan.checks:
+                        await self._check_indices(prepared, values, {value for value, _ in given})
+                    await self.admission.take(prepared.output_nbytes, priority)
             if prepared.generation != topology_generation():  # the wait was long enough for the world to change
                 self.admission.give(prepared.output_nbytes)
                 continue
@@ -217,15 +220,10 @@ class SpreadEngine(Engine):
     ) -> Results:
         loop = asyncio.get_running_loop()
         try:
-            there = {value for value, _ in given}
-            kept = [
-                np.empty_like(value)  # room to come by on the way to another device
-                if prepared.feed_values.get(place) in there
-                else value.copy()
-                if value.nbytes <= COPIED_NBYTES
-                else value
-                for place, value in enumerate(values)
-            ]
+            kept = [value.copy() if value.nbytes <= COPIED_NBYTES else value for value in values]
+            for value, _ in given:
+                place = prepared.plan.values[value].place
+                kept[place] = np.empty_like(values[place])  # room to come by on the way to another device
             result: asyncio.Future[Results] = loop.create_future()
             run = SpreadRun(graph, prepared, kept, share, priority, progress, result, keep=keep, given=given)
             if loop.get_debug():

@@ -40,12 +40,14 @@ class PreparedSpread(Prepared):
         "_histories",
         "_lock",
         "_priors",
+        "_sizes",
         "_users",
         "are_indices_checked",
         "feed_values",
         "idle_shares",
         "on_device",
         "output_values",
+        "outputs_made",
         "table",
     )
 
@@ -65,6 +67,8 @@ class PreparedSpread(Prepared):
         #: By device: shares that runs have, or are about to.
         self._users: dict[int, int] = {}
         self._constants: dict[int, DeviceConstants] = {}
+        #: Bytes of the constants, by the identity of their arrays.
+        self._sizes = {id(array): array.nbytes for array in self.constants}
         #: By device and region; None for regions that cannot run there.
         self._histories: dict[int, list[History | None]] = {}
         self._priors: dict[int, list[int | None]] = {}
@@ -76,7 +80,8 @@ class PreparedSpread(Prepared):
         self.output_values = {
             one.place: number for number, one in enumerate(plan.values) if one.kind is SlotClass.OUTPUT
         }
-        self.shape: RunShape = shape_of(plan, self._spread(frozenset(self.output_values.values())))
+        self.outputs_made = tuple(self.output_values.values())
+        self.shape: RunShape = shape_of(plan, self._spread(frozenset(self.outputs_made)))
         #: The same for runs whose outputs stay where they are made.
         self.on_device: RunShape = shape_of(plan, self._spread(frozenset()))
 
@@ -157,6 +162,10 @@ class PreparedSpread(Prepared):
                     found = self._constants[device] = self.table.stores[device].place(self.constants)
         return found
 
+    def has_idle_share(self, device: int) -> bool:
+        """Whether there is an idle share, at this moment."""
+        return bool(self.idle_shares.get(device))
+
     def take_share(self, device: int) -> Share | None:
         """Return an idle share, or None when all are in use."""
         with self._lock:
@@ -192,8 +201,8 @@ class PreparedSpread(Prepared):
         with self._lock:
             before = self._users.get(device, 0)
             self._users[device] = before + change
-            if 0 in (before, before + change):
-                self.table.count_constants(device, self.table.stores[device].use(self.constants, change))
+            if self._sizes and 0 in (before, before + change):
+                self.table.count_constants(device, self.table.stores[device].use(self._sizes, change))
             if not before + change and self.table.devices[device].lost is not None:
                 self._constants.pop(device, None)
 

@@ -94,6 +94,10 @@ class SpreadRun(ActiveRun):
         """The feeds that lie in a device's memory already: (value, memory)."""
         return tuple(self._given)
 
+    def lies_in(self, value: int, memory: int) -> bool:
+        """Whether a feed lies in a device's memory already."""
+        return (value, memory) in self._given
+
     def feed(self, place: int, memory: int) -> Any:
         """Where a feed is read by regions that run in a memory."""
         found = self._given.get((self.spread.feed_values[place], memory)) if self._given else None

@@ -75,6 +75,8 @@ class DeviceTable:
         #: By memory: its location.
         self.locations: dict[int, DeviceLocation] = {HOST: CPU_DEVICE}
         self._copies: dict[tuple[int, int], Copies | None] = {}
+        #: By (source, memory), which are never others: where they are, and whose lanes may copy between them.
+        self._ends: dict[tuple[int, int], tuple[DeviceLocation, DeviceLocation, Sequence[Device]]] = {}
         for device in devices:
             self.add(device)
 
@@ -139,12 +141,16 @@ class DeviceTable:
 
     def lane_between(self, source: int, memory: int) -> Lane | None:
         """The lane that copies from one memory straight to another, None when there is none any more."""
-        ends = self.locations[source], self.locations[memory]
-        for device in (self.device_in(memory), self.device_in(source)):
-            lane = None if device is None or device.lost is not None else device.copy_lane(*ends)
-            if lane is not None:
+        start, end, devices = self._ends.get((source, memory)) or self._find_ends(source, memory)
+        for device in devices:
+            if device.lost is None and (lane := device.copy_lane(start, end)) is not None:
                 return lane
         return None
+
+    def _find_ends(self, source: int, memory: int) -> tuple[DeviceLocation, DeviceLocation, Sequence[Device]]:
+        devices = [device for one in (memory, source) if (device := self.device_in(one)) is not None]
+        found = self._ends[source, memory] = self.locations[source], self.locations[memory], devices
+        return found
 
     def copies(self, source: int, memory: int) -> Copies | None:
         """What is known of a direct link, None when there is none."""
@@ -152,9 +158,8 @@ class DeviceTable:
         try:
             return self._copies[pair]
         except KeyError:
-            ends = self.locations[source], self.locations[memory]
-            devices = (self.device_in(memory), self.device_in(source))
-            priors = [prior for device in devices if device is not None and (prior := device.link(*ends)) is not None]
+            start, end, devices = self._find_ends(source, memory)
+            priors = [prior for device in devices if (prior := device.link(start, end)) is not None]
             return self._copies.setdefault(pair, Copies(LinkModel(priors[0])) if priors else None)
 
     def route(self, source: int, memory: int, nbytes: int) -> Sequence[Hop] | None:

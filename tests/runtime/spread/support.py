@@ -195,6 +195,7 @@ def at_base_line(engine: SpreadEngine, machine: SimMachine) -> None:
     assert not driver.active
     assert not driver._events
     assert not scheduler.runs
+    assert not scheduler.alone.runs
     assert [(load.held, load.held_ns) for load in scheduler.loads] == [(0, 0)] * len(scheduler.loads)
     assert not any(memory.held_nbytes for memory in scheduler.machine.memories.values())
     assert (admission.runs, admission.held_nbytes, admission.waiting) == (0, 0, 0)

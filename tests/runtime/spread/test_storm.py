@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fuel_async.backends.sim import LinkLane, Links, SimDevice, SimDeviceSpec
 from fuel_async.errors import DeviceLost, TransferFailed, UserError
 from fuel_async.registry import bump_topology_generation
-from tests.runtime.spread.support import HOST, random_dag
+from fuel_async.schedule import SpreadScheduler, check
+from tests.runtime.spread.support import HOST, one, random_dag
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.runtime.spread.support import Stage, World
 
 SPECS = [SimDeviceSpec(lanes=2, speed=20, jitter=0.5), SimDeviceSpec(speed=50), SimDeviceSpec(speed=10, jitter=1.0)]
@@ -106,6 +109,75 @@ def test_1000_runs_end_as_they_should(real: Stage) -> None:
         assert counted.runs_on_lanes + counted.runs_cancelled == found["done"] + found["cancelled"]
 
     real(scenario, SPECS, links=FAST)
+
+
+@pytest.fixture
+def lawful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedulers are held against their laws after each step; a run in which one is broken fails with it."""
+    for name in ("handle", "begin_alone", "end_alone"):
+        monkeypatch.setattr(SpreadScheduler, name, _checked(getattr(SpreadScheduler, name)))
+
+
+def _checked(step: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(self: SpreadScheduler, *args: Any) -> Any:
+        told = step(self, *args)
+        check(self)
+        return told
+
+    return checked
+
+
+async def short_runs(world: World, rounds: int, seed: int) -> Counter[str]:
+    """A few runs of one region at a time, of which some are cancelled, and parts fail."""
+    rng, found = random.Random(seed), Counter[str]()
+    dags = [one(cost_ns) for cost_ns in (1_000, 20_000, 200_000)]
+    expected = [dag.expected(dag.feed()) for dag in dags]
+    [device], links = world.devices, world.machine.links
+    for _ in range(rounds):
+        picked = [rng.randrange(len(dags)) for _ in range(rng.choice((1, 1, 2, 3, 6)))]
+        if rng.random() < 0.2:
+            targets: list[SimDevice | LinkLane] = [device, *links]
+            world.machine.fail_next(rng.choice(targets), OSError("as told"))
+        tasks = [world.start(dags[number]) for number in picked]
+        if rng.random() < 0.2:
+            await asyncio.sleep(rng.choice((0, 0, 0.0001, 0.001)))
+            rng.choice(tasks).cancel()
+        if rng.random() < 0.05:
+            bump_topology_generation()
+        for number, outcome in zip(picked, await asyncio.gather(*tasks, return_exceptions=True), strict=True):
+            if isinstance(outcome, dict):
+                assert outcome == expected[number]
+            found[type(outcome).__name__] += 1
+    assert found.keys() <= {"dict", "CancelledError", "OSError"}
+    return found
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_short_runs_on_one_device_end_as_they_should(stage: Stage, lanes: int, lawful: None) -> None:
+    async def scenario(world: World) -> None:
+        found = await short_runs(world, 60, lanes)
+        assert found["dict"] > 80, found
+        assert found["OSError"] > 5, found
+        assert found["CancelledError"] > 2, found
+        await world.settled()
+        counted = world.ex.statistics()
+        # One that is cancelled when it has ended, before its caller is told, counts as it ended.
+        assert counted.runs_on_lanes >= found["dict"]
+        assert counted.runs_failed >= found["OSError"]
+        assert counted.runs_on_lanes + counted.runs_failed + counted.runs_cancelled == found.total()
+        assert world.scheduler.alone.begun > 40
+
+    stage(scenario, [SimDeviceSpec(lanes=lanes, speed=10)], links=FAST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_more_short_runs_on_one_device(real: Stage, seed: int, lawful: None) -> None:
+    async def scenario(world: World) -> None:
+        found = await short_runs(world, 1_500, seed)
+        assert found["dict"] > 2_000, found
+
+    real(scenario, [SimDeviceSpec(lanes=2, speed=10, jitter=1.0)], links=FAST)
 
 
 @pytest.mark.slow
