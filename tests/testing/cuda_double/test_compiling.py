@@ -401,7 +401,7 @@ def test_what_is_compiled_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     compiled(code, ["-DPLUS=2"])
     (library,) = tmp_path.iterdir()
     written = library.stat().st_mtime_ns
-    compiling._loaded.cache_clear()
+    compiling._program.cache_clear()
     compiled(code, ["-DPLUS=2"])
     assert [*tmp_path.iterdir()] == [library]
     assert library.stat().st_mtime_ns == written
