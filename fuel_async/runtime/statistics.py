@@ -38,6 +38,10 @@ class DeviceStatistics:
     regions: int = 0
     predicted_s: float = 0.0
     actual_s: float = 0.0
+    #: Why it can do nothing any more; None while it can.
+    lost: str | None = None
+    #: What its backend has to say of it.
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ def device_statistics(
         regions=regions,
         predicted_s=predicted_ns / 1e9,
         actual_s=actual_ns / 1e9,
+        lost=None if device.lost is None else str(device.lost),
+        notes=tuple(getattr(device, "notes", ())),
     )
 
 

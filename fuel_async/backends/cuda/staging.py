@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -162,24 +162,21 @@ class _Turns:
 
     def copy(self, slot: int, target: int, source: int, nbytes: int, kind: int) -> None:
         """Have the device copy between a slot and its own memory. `DeviceError`."""
-        try:
-            self._context.runtime.memcpyAsync(target, source, nbytes, kind, self._stream.ptr)
-        except Exception as error:
-            raise self._context.failed(error, "cudaMemcpyAsync") from None
-        self._note(slot)
+        self._put(slot, "cudaMemcpyAsync", self._context.runtime.memcpyAsync, target, source, nbytes, kind)
 
     def fill(self, ptr: int, value: int, nbytes: int) -> None:
         """Have the device fill its own memory. `DeviceError`."""
-        try:
-            self._context.runtime.memsetAsync(ptr, value, nbytes, self._stream.ptr)
-        except Exception as error:
-            raise self._context.failed(error, "cudaMemsetAsync") from None
-        self._note(0)
+        self._put(0, "cudaMemsetAsync", self._context.runtime.memsetAsync, ptr, value, nbytes)
 
-    def _note(self, slot: int) -> None:
+    def _put(self, slot: int, name: str, call: Callable[..., None], *args: int) -> None:
+        """Make a call on the stream, and note its end."""
         context = self._context
         try:
             event = context.events.take()
+            call(*args, self._stream.ptr)
+        except Exception as error:
+            raise context.failed(error, name) from None
+        try:
             event.record(self._stream.raw)
         except Exception as error:  # the copy is under way and its end will not be heard of
             raise context.noted(context.unheard(error, "cudaEventRecord")) from None
