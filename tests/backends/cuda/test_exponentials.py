@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from fuel_async.backends.cuda.sources import ENTRY, inlined, options
-from fuel_async.testing.cuda_double.compiling import compiled, missing_compiler
+from fuel_async.testing.cuda_double.compiling import compiled
+from tests.backends.cuda.demands import needs_compiler
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Array = npt.NDArray[Any]
 
-pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=missing_compiler() or "")
+pytestmark = needs_compiler
 
 #: Numbers wider than float64 are what its functions are compared with.
 wide_reference = pytest.mark.skipif(

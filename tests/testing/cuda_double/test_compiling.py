@@ -18,15 +18,15 @@ from fuel_async.testing.cuda_double.compiling import (
     Function,
     compile_many,
     compiled,
-    missing_compiler,
 )
+from tests.backends.cuda.demands import needs_compiler
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
 
-pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=missing_compiler() or "")
+pytestmark = needs_compiler
 
 U32 = np.uint32
 
