@@ -87,6 +87,18 @@ class DeviceArray:
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The array to libraries that read a CUDA device's memory, without a copy; there only on such a device.
+
+        The work that wrote it has ended, so there is no stream to wait for. `NotExportable` for dtypes that the
+        interface lacks.
+        """
+        if self._storage.is_poisoned:
+            raise StoragePoisoned("read", self._storage.describe())
+        shown: dict[str, Any] = self._storage.buffer.__cuda_array_interface__
+        return {**shown, "typestr": "|b1"} if self._boolean else shown
+
     def __dlpack__(
         self,
         *,
@@ -98,8 +110,11 @@ class DeviceArray:
         """Export by DLPack, without a copy unless `copy` is true; `NotExportable` is a `BufferError`.
 
         The errors of `numpy()` come first. Work on the host is finished when the caller holds the array, so
-        `stream` must be None.
+        `stream` must be None. A device whose memory others can read exports in its own way.
         """
+        export = getattr(self._storage.buffer, "exported", None)
+        if export is not None:
+            return export(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
         if stream is not None:
             raise NotExportable(repr(self), f"the host has no stream {stream!r} to wait for")
         array = self.numpy()
@@ -110,6 +125,10 @@ class DeviceArray:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's (device type, device number)."""
+        place = getattr(self._storage.buffer, "dlpack_device", None)
+        if place is not None:
+            found: tuple[int, int] = place
+            return found
         if self._storage.substrate != SubstrateClass.HostBytes:
             raise WrongSubstrate(repr(self), self._storage.substrate, SubstrateClass.HostBytes)
         return _DLPACK_HOST

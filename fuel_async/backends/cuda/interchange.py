@@ -11,10 +11,11 @@ from fuel_async.errors import NotExportable
 from fuel_async.streams import fresh
 
 if TYPE_CHECKING:
+    from fuel_async.backends.cuda.context import Context
     from fuel_async.backends.cuda.memory import CudaArray
 
 #: kDLCUDA of dlpack.h.
-_DLPACK_CUDA = 2
+DLPACK_CUDA = 2
 
 
 def array_interface(array: CudaArray) -> dict[str, Any]:
@@ -34,13 +35,10 @@ def array_interface(array: CudaArray) -> dict[str, Any]:
     }
 
 
-def dlpack(array: CudaArray, **asked: Any) -> Any:
-    """Return a DLPack capsule by way of CuPy, which keeps the array alive."""
-    context = array.memory.context
+def exported(context: Context, shown: Any, **asked: Any) -> Any:
+    """Return a DLPack capsule of what shows itself by the interface, by way of CuPy, which keeps it alive.
+
+    `asked` are the arguments of `__dlpack__`. `DeviceLost` on a lost device.
+    """
     with context.here():
-        return context.driver.cupy.asarray(array).__dlpack__(**asked)
-
-
-def dlpack_device(array: CudaArray) -> tuple[int, int]:
-    """Return DLPack's (device type, device number)."""
-    return _DLPACK_CUDA, array.memory.context.ordinal
+        return context.driver.cupy.asarray(shown).__dlpack__(**asked)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fuel_async.backends.blocks import DEFAULT_BUDGET_SHARE, Block, Blocks, Stretch
-from fuel_async.backends.cuda.interchange import array_interface, dlpack, dlpack_device
+from fuel_async.backends.cuda.interchange import DLPACK_CUDA, array_interface, exported
 from fuel_async.dispatch import SlotClass, SlotTable
 from fuel_async.errors import InternalError
 from fuel_async.ir import DType
@@ -75,11 +75,14 @@ class CudaArray:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return array_interface(self)
 
-    def __dlpack__(self, **asked: Any) -> Any:
-        return dlpack(self, **asked)
+    def exported(self, shown: Any, **asked: Any) -> Any:
+        """See `interchange.exported`."""
+        return exported(self.memory.context, shown, **asked)
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack_device(self)
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """DLPack's (device type, device number)."""
+        return DLPACK_CUDA, self.memory.context.ordinal
 
     def __repr__(self) -> str:
         return f"<CudaArray {self.dtype}{list(self.shape)} on {self.memory.context.name}>"
