@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fuel_async.backends.cuda.device import CudaDevice
-from fuel_async.testing.cuda_double import Machine
+    from fuel_async.testing.cuda_double import Machine
 
 TARGETS = {
     "balance_of_ideal": Target(min=0.85),
