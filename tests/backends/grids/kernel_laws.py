@@ -152,7 +152,14 @@ class TestReductions:
             total = rig.run(KERNELS[OpKind.SumReduce, (F32, F32)], [empty], (3,), OpParams.Reduce((1,)))
             mean = rig.run(KERNELS[OpKind.MeanReduce, (F32, F32)], [empty], (3,), OpParams.Reduce((1,)))
             assert total.tolist() == [0, 0, 0]
+            assert not np.signbit(total).any()
             assert np.isnan(mean).all()
+
+    def test_zeros_keep_the_sign_that_all_of_them_have(self, devices: list[Rig]) -> None:
+        zeros = np.array([[-0.0, -0.0, -0.0], [-0.0, 0.0, -0.0]], np.float32)
+        for rig in devices:
+            total = rig.run(KERNELS[OpKind.SumReduce, (F32, F32)], [zeros], (2,), OpParams.Reduce((1,)))
+            assert np.signbit(total).tolist() == [True, False], rig.name
 
     def test_subnormal_numbers_are_told_apart(self, devices: list[Rig]) -> None:
         x = np.array([1e-45, 4e-45, -7e-45, 0.0, -0.0], np.float32)
@@ -171,6 +178,16 @@ class TestReductions:
         for rig in devices:
             got = rig.run(KERNELS[OpKind.ArgMaxDim, (F32, DType.U32)], [x], (4,), OpParams.Reduce((1,)))
             assert got.tolist() == [300, 20, 0, 699], rig.name
+
+
+    def test_of_many_equal_ones_and_of_many_nan_it_is_the_first(self, devices: list[Rig]) -> None:
+        rng = np.random.default_rng(0)
+        x = rng.integers(0, 3, (60, 700)).astype(np.float32)
+        x[::2][rng.random((30, 700)) < 0.01] = np.nan
+        for rig in devices:
+            for op, places in ((OpKind.ArgMaxDim, x.argmax(1)), (OpKind.ArgMinDim, x.argmin(1))):
+                got = rig.run(KERNELS[op, (F32, DType.U32)], [x], (60,), OpParams.Reduce((1,)))
+                assert got.tolist() == places.tolist(), rig.name
 
 
 class TestMatmul:
