@@ -54,7 +54,7 @@ async def judge(setting: Setting, section: Section, budget: Budget) -> None:
         target = Target(global_bindings(), device.capabilities, device.rates, spread=True)
         every = list(cases(subject, seed=setting.seed))
         judged = unserved = 0
-        while every and not budget.is_over:
+        while every and (not judged or not budget.is_over):
             some, every = every[:_AT_A_TIME], every[_AT_A_TIME:]
             served = [case for case in some if _is_served(case, target)]
             unserved += len(some) - len(served)
