@@ -126,7 +126,7 @@ def _products() -> Iterator[Module]:
                 defines = (f"IN={bits[0]}", f"OUT={bits[1]}", f"EACH={each}", *(["BIAS"] if bias else []))
                 name = matmul_name(bits, each, bias=bias)
                 yield Module(name, "matmul", defines, 3 + bias, _needs(*bits), max(*bits, 32), sides=sides)
-        yield Module(matmul_name((8, 8), each, bias=False), "matmul", (f"EACH={each}",), 3, NEEDS[8], sides=sides)
+    yield Module(matmul_name((8, 8), 1, bias=False), "matmul", ("EACH=1",), 3, NEEDS[8], sides=sides)
 
 
 MODULES: Mapping[str, Module] = {module.name: module for module in (*_moving(), *_computing(), *_products())}

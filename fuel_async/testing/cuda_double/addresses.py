@@ -97,12 +97,13 @@ class Addresses:
 
     def find(self, address: int) -> Block | None:
         """Return the block that `address` lies in, freed or not."""
-        with self._lock:
-            index = bisect_right(self._starts, address) - 1
-            if index < 0:
-                return None
-            block = self._blocks[self._starts[index]]
-            return block if address < block.end or (address == block.start and not block.nbytes) else None
+        block = self._before(address)
+        return block if block is not None and address < max(block.end, block.start + 1) else None
+
+    def is_guard(self, address: int) -> bool:
+        """Whether `address` lies just behind a block, where nobody has anything to do."""
+        block = self._before(address)
+        return block is not None and block.memory is not None and block.end <= address < block.end + GUARD
 
     def at(self, address: int) -> Block | None:
         """Return the live block that begins at `address`."""
@@ -129,6 +130,12 @@ class Addresses:
         """Return the live blocks."""
         with self._lock:
             return [block for block in self._blocks.values() if block.is_live]
+
+    def _before(self, address: int) -> Block | None:
+        """The last block that begins at `address` or before it."""
+        with self._lock:
+            index = bisect_right(self._starts, address) - 1
+            return self._blocks[self._starts[index]] if index >= 0 else None
 
     def _forget(self, block: Block) -> None:
         if self._blocks.get(block.start) is block:

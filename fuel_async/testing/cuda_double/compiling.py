@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -42,8 +43,9 @@ MOST_BLOCKS, MOST_SIZES = (2**31 - 1, 65_535, 65_535), (1024, 1024, 64)
 #: Programs that one run of g++ compiles.
 BATCH = 16
 
+#: -Og takes 0.7 of the time that -O1 takes to compile, and its kernels 1.3 times as long.
 _FLAGS = (
-    "-O1", "-std=c++17", "-shared", "-fPIC", "-w", "-pipe", "-nostdlib", "-ffp-contract=off", "-fno-exceptions",
+    "-Og", "-std=c++17", "-shared", "-fPIC", "-w", "-pipe", "-nostdlib", "-ffp-contract=off", "-fno-exceptions",
     "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fno-math-errno", "-fvisibility=hidden", "-fwrapv",
     "-fno-strict-aliasing",
 )  # fmt: skip
@@ -157,8 +159,10 @@ def compile_many(programs: Iterable[tuple[str, Sequence[str]]]) -> list[Program]
     folder = cache_folder()
     keyed = {_key(*each): each for each in asked}
     missing = [_Unit(key, *each) for key, each in keyed.items() if not (folder / f"{key}.so").exists()]
-    for start in range(0, len(missing), BATCH):
-        _compile(missing[start : start + BATCH], folder)
+    batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        for done in [workers.submit(_compile, batch, folder) for batch in batches]:
+            done.result()
     return [_loaded(str(folder), *each) for each in asked]
 
 

@@ -58,7 +58,8 @@ class Span(NamedTuple):
 def span_of(machine: Machine, address: int, nbytes: int) -> Span:
     """Return the span of `nbytes` from `address`. `CUDARuntimeError` if it is freed or longer than its block."""
     block = machine.addresses.find(address)
-    if address == 0 or (block is not None and (not block.is_live or address + nbytes > block.end)):
+    is_outside = block is not None and (not block.is_live or address + nbytes > block.end)
+    if address == 0 or is_outside or machine.addresses.is_guard(address):
         raise CUDARuntimeError(statuses.INVALID_VALUE)
     return Span(address, block)
 

@@ -21,8 +21,8 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[Fault] = []
-        self._random: RandomFaults | None = None
-        self._chances: Counter[tuple[int, str]] = Counter()
+        self._random: tuple[RandomFaults, ...] = ()
+        self._chances: Counter[tuple[RandomFaults, int, str]] = Counter()
         #: How many struck, by device.
         self.struck: Counter[int] = Counter()
 
@@ -31,14 +31,14 @@ class Faults:
         with self._lock:
             self._waiting.append(fault)
 
-    def at_random(self, faults: RandomFaults | None) -> None:
-        """Let faults strike by chance; None: no more."""
+    def at_random(self, *faults: RandomFaults) -> None:
+        """Let faults strike by chance; without any, no more."""
         with self._lock:
             self._random = faults
 
     def strike(self, device: int, place: str, allowed: Callable[[int], bool] = lambda _: True) -> None:
         """Raise the fault whose turn it is at this place, of those with an `allowed` status. `CUDARuntimeError`."""
-        if not self._waiting and self._random is None:
+        if not self._waiting and not self._random:
             return
         with self._lock:
             status = self._due(device, place, allowed) or self._by_chance(device, place, allowed)
@@ -61,17 +61,15 @@ class Faults:
         return 0
 
     def _by_chance(self, device: int, place: str, allowed: Callable[[int], bool]) -> int:
+        return next(filter(None, (self._drawn(each, device, place, allowed) for each in self._random)), 0)
+
+    def _drawn(self, faults: RandomFaults, device: int, place: str, allowed: Callable[[int], bool]) -> int:
         """The n-th chance of a place fails or not whatever the threads do."""
-        faults = self._random
-        if faults is None or place not in faults.places:
-            return 0
-        if faults.devices is not None and device not in faults.devices:
+        if place not in faults.places or (faults.devices is not None and device not in faults.devices):
             return 0
         if not (statuses := [status for status in faults.statuses if allowed(status)]):
             return 0
-        self._chances[device, place] += 1
-        chance = f"{faults.seed} {device} {place} {self._chances[device, place]}"
+        self._chances[faults, device, place] += 1
+        chance = f"{faults.seed} {device} {place} {self._chances[faults, device, place]}"
         drawn = int.from_bytes(blake2b(chance.encode(), digest_size=8).digest(), "little")
-        if drawn >= faults.rate * 2**64:
-            return 0
-        return statuses[drawn % len(statuses)]
+        return statuses[drawn % len(statuses)] if drawn < faults.rate * 2**64 else 0

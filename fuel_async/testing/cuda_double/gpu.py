@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from fuel_async.testing.cuda_double.statuses import STICKY
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
 
 #: Where faults of operations strike, by the name of the operation.
 PLACES: Mapping[str, str] = {"launch": "launch", "graph": "launch", "copy": "copy", "fill": "copy"}
+
+#: The engines that one operation of a device occupies at a time.
+SHARED = frozenset({"compute", "upload", "download"})
 
 
 class Gpu:
@@ -35,6 +37,7 @@ class Gpu:
         self.lock = threading.RLock()
         self._faults = faults
         self._free_s: dict[str, float] = {}
+        self._is_over = threading.Event()
         self._gate = threading.Event()
         self._gate.set()
 
@@ -52,9 +55,21 @@ class Gpu:
         """Let the streams go on."""
         self._gate.set()
 
-    def pass_gate(self) -> None:
-        """Wait while the device hangs."""
+    def end(self) -> None:
+        """Let nothing wait any more."""
+        self._is_over.set()
+        self._gate.set()
+
+    def rest(self, duration_s: float) -> None:
+        """Wait for `duration_s`, or until the machine ends."""
+        self._is_over.wait(duration_s)
+
+    def pass_gate(self) -> bool:
+        """Wait while the device hangs. Whether it did."""
+        if self._gate.is_set():
+            return False
         self._gate.wait()
+        return True
 
     def strike(self, name: str) -> None:
         """Raise the fault whose turn it is for an operation that runs, if any. `CUDARuntimeError`."""
@@ -66,17 +81,20 @@ class Gpu:
         if (place := PLACES.get(name)) is not None:
             self._faults.strike(self.index, place, lambda status: status not in STICKY)
 
-    def book(self, engine: Engine, duration_s: float) -> float:
-        """Take an engine for `duration_s` as soon as it is free; return when that ends, on the performance counter."""
-        now_s = perf_counter()
-        if engine == "none":
-            return 0.0
+    def book(self, engine: Engine, since_s: float, duration_s: float) -> float:
+        """Take an engine for `duration_s` as soon as it is free, from `since_s` on; return when that began.
+
+        That may lie in the past: a thread that was late to begin has not made the device slower.
+        """
         with self.lock:
-            start_s = max(now_s, self._free_s.get(engine, 0.0)) if duration_s else now_s
-            end_s = start_s + duration_s
-            if duration_s:
-                self._free_s[engine] = end_s
-        return end_s + self.model.latency_s
+            start_s = max(since_s, self._free_s.get(engine, 0.0)) if engine in SHARED else since_s
+            self._free_s[engine] = start_s + duration_s
+        return start_s
+
+    def keep(self, engine: Engine, until_s: float) -> None:
+        """Keep an engine longer than was booked."""
+        with self.lock:
+            self._free_s[engine] = max(self._free_s.get(engine, 0.0), until_s)
 
     def take(self, nbytes: int) -> bool:
         """Count `nbytes` as allocated if there is room."""

@@ -229,9 +229,9 @@ class Machine:
         else:
             self.faults.add(Fault(device, status, at, after, times))
 
-    def inject_random(self, faults: RandomFaults | None) -> None:
-        """Let devices fail by chance from now on, or no more."""
-        self.faults.at_random(faults)
+    def inject_random(self, *faults: RandomFaults) -> None:
+        """Let devices fail by chance from now on, in each of the given ways; without any, no more."""
+        self.faults.at_random(*faults)
 
     def hang(self, device: int) -> None:
         """Let no stream of a device begin anything more, until `release` or the machine's end."""
@@ -254,24 +254,30 @@ class Machine:
         with self._lock:
             self.counted[f"#{name}"] += by
 
-    def leaks(self) -> Leaks:
-        """Return what is alive. It is false when everything was given back and done."""
+    def leaks(self, *devices: int) -> Leaks:
+        """Return what is alive, on some devices or on the machine. It is false when all was given back and done.
+
+        Pinned memory and captures belong to no device.
+        """
+        gpus = [self.gpus[device] for device in devices] or self.gpus
         live = self.addresses.live()
-        blocks = [block for block in live if block.device is not None]
-        pinned = [block for block in live if block.device is None]
+        blocks = [block for block in live if block.device in {gpu.index for gpu in gpus}]
+        pinned = [block for block in live if block.device is None and not devices]
         with self._lock:
-            streams = [stream for gpu in self.gpus for stream in gpu.streams]
+            tables = (self.streams, self.events, self.graphs, self.handles)
+            streams, events, graphs, handles = (sum(one.gpu in gpus for one in table.values()) for table in tables)
+            works = [stream for gpu in gpus for stream in gpu.streams]
         return Leaks(
-            streams=len(self.streams),
-            events=len(self.events),
-            graphs=len(self.graphs),
-            handles=len(self.handles),
+            streams=streams,
+            events=events,
+            graphs=graphs,
+            handles=handles,
             blocks=len(blocks),
             nbytes=sum(block.nbytes for block in blocks),
             pinned=len(pinned),
             pinned_nbytes=sum(block.nbytes for block in pinned),
-            captures=len(self.captures),
-            pending=sum(stream.pending() for stream in streams),
+            captures=0 if devices else len(self.captures),
+            pending=sum(work.pending() for work in works),
         )
 
     def threads(self) -> int:
@@ -292,7 +298,7 @@ class Machine:
         for stream in streams:
             stream.close(drops=True)
         for gpu in self.gpus:
-            gpu.release()
+            gpu.end()
         if stuck := [stream.number for stream in streams if not stream.join(LONGEST_JOIN_S)]:
             raise TimeoutError(f"the kernels of streams {stuck} do not end")
 

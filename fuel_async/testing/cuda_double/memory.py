@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.testing.cuda_double import copies, statuses
@@ -80,7 +81,7 @@ class Memory(BaseMemory):
 
     def __del__(self) -> None:
         machine = self._machine
-        if machine is not None and self.ptr:
+        if machine is not None and self.ptr and not sys.is_finalizing():
             machine.captures.refuse_unsafe()
             give_back(machine, self.ptr)
 

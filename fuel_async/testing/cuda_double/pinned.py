@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.testing.cuda_double import statuses
@@ -69,7 +70,7 @@ class PinnedMemory:
             self._machine = machine
 
     def __del__(self) -> None:
-        if self._machine is not None:
+        if self._machine is not None and not sys.is_finalizing():
             self._machine.captures.refuse_unsafe()
             _release(self._machine, self.ptr)
 

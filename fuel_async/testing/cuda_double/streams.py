@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fuel_async.testing.cuda_double import events, statuses
@@ -241,7 +242,7 @@ class Stream(_BaseStream):
         self._machine = machine
 
     def __del__(self) -> None:
-        if self._machine is not None and self.ptr in self._machine.streams:
+        if self._machine is not None and not sys.is_finalizing() and self.ptr in self._machine.streams:
             work = self._machine.take_out(self._machine.streams, self.ptr)
             self._machine.captures.drop(work)
             work.close(drops=False)

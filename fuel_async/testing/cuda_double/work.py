@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from fuel_async.testing.cuda_double.gpu import SHARED
 from fuel_async.testing.cuda_double.statuses import LAUNCH_FAILURE, CUDARuntimeError
 
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ class StreamWork:
         self.capture: Capture | None = None
         self.frontier: frozenset[int] = frozenset()
         self._changed = threading.Condition()
-        self._queue: deque[Operation] = deque()
+        #: Each with the moment when it was submitted.
+        self._queue: deque[tuple[float, Operation]] = deque()
+        #: When what came before ended, as far as time is made up.
+        self._ready_s = 0.0
         self._is_closing = False
         self._is_dropped = False
         self._thread: threading.Thread | None = None
@@ -68,7 +72,7 @@ class StreamWork:
             if self._is_closing:
                 self.finished = self.submitted
             else:
-                self._queue.append(operation)
+                self._queue.append((perf_counter(), operation))
                 self._begin()
                 self._changed.notify_all()
             return Mark(self, self.submitted)
@@ -124,31 +128,43 @@ class StreamWork:
             self._thread.start()
 
     def _work(self) -> None:
-        while (operation := self._next()) is not None:
-            self._perform(operation)
-            del operation
+        while (taken := self._next()) is not None:
+            self._perform(*taken)
+            del taken
             with self._changed:
                 self.finished = min(self.finished + 1, self.submitted)
                 self._changed.notify_all()
 
-    def _next(self) -> Operation | None:
+    def _next(self) -> tuple[float, Operation] | None:
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._is_closing)
             return self._queue.popleft() if self._queue else None
 
     def perform(self, operation: Operation) -> None:
-        """Do it here and now, taking at least its time."""
+        """Do it here and now, taking at least its time, from the end of what came before."""
         gpu = self.gpu
         gpu.strike(operation.name)
-        end_s = gpu.book(operation.engine, operation.duration_s)
+        start_s = gpu.book(operation.engine, self._ready_s, operation.duration_s)
+        began_s = perf_counter()
         operation.run()
-        if (rest_s := end_s - perf_counter()) > 0:
-            sleep(rest_s)
+        if operation.name == "graph":
+            return  # its nodes took their time
+        if operation.name == "wait":
+            self._ready_s = perf_counter()
+            return
+        took_s = perf_counter() - began_s
+        if took_s > operation.duration_s:
+            gpu.keep(operation.engine, start_s + took_s)
+        latency_s = gpu.model.latency_s if operation.engine in SHARED else 0.0
+        self._ready_s = start_s + max(took_s, operation.duration_s) + latency_s
+        if (rest_s := self._ready_s - perf_counter()) > 0:
+            gpu.rest(rest_s)
 
-    def _perform(self, operation: Operation) -> None:
+    def _perform(self, submitted_s: float, operation: Operation) -> None:
         """Do it if the device still works. What it raises ends the device."""
         gpu = self.gpu
-        gpu.pass_gate()
+        since_s = perf_counter() if gpu.pass_gate() else submitted_s
+        self._ready_s = max(self._ready_s, since_s)
         if gpu.status or self._is_dropped:
             return
         try:

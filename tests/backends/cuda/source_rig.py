@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from fuel_async.backends.cuda.kernels.blas import Blas
+from fuel_async.backends.cuda.blas import Handle, arguments
 from fuel_async.backends.cuda.kernels.code import ENTRY, code_of
 from fuel_async.backends.cuda.kernels.gemm import CUBLAS, Gemm
 from fuel_async.backends.grids.elementwise import CIRCULAR_DOUBLE
@@ -87,7 +87,8 @@ class SourceRig(Rig):
 
     def __init__(self) -> None:
         super().__init__("g++", LIMITS, ALIGNMENT)
-        self._blas = Blas(HostBlas(), 0)
+        self._blas = HostBlas()
+        self._handle = Handle(self._blas, 0)
 
     def hold(self, raw: Array) -> Array:
         room = np.empty(len(raw) + 2 * ALLOCATED, np.uint8)
@@ -105,17 +106,14 @@ class SourceRig(Rig):
             run(step, operands, held)
 
     def _multiply(self, gemm: Gemm, operands: Sequence[Bound], held: Sequence[Array]) -> None:
-        self._blas.run(gemm, _addresses(gemm, operands, held))
+        addresses = [int(held[one.space[1]].ctypes.data) + one.start for one in operands]
+        self._blas.gemmStridedBatchedEx(self._handle.number, *arguments(gemm, addresses.__getitem__))
 
     def _launch(self, dispatch: Dispatch, operands: Sequence[Bound], held: Sequence[Array]) -> None:
         shader = dispatch.shader
         function = compiled(*code_of(shader)).function(ENTRY)
         words = [dispatch.push] if dispatch.push else []
         assert function.sizes == (*[8] * shader.bindings, *map(len, words)), "the words pushed are not the kernel's"
-        function(dispatch.groups, (shader.threads,), [*_addresses(dispatch, operands, held), *words])
-
-
-def _addresses(step: Dispatch | Gemm, operands: Sequence[Bound], held: Sequence[Array]) -> list[int]:
-    """Where the operands of a dispatch or a product begin."""
-    seen = [operands[place] for place in step.operands]
-    return [int(held[one.space[1]].ctypes.data) + one.start for one in seen]
+        seen = [operands[place] for place in dispatch.operands]
+        pointers = [int(held[one.space[1]].ctypes.data) + one.start for one in seen]
+        function(dispatch.groups, (shader.threads,), [*pointers, *words])

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from fuel_async.testing.cuda_double.compiling import missing_compiler
+from fuel_async.backends.cuda.kernels.code import code_of
+from fuel_async.testing.cuda_double.compiling import compile_many, missing_compiler
+from tests.backends.cuda.shaders import fixed
 from tests.backends.cuda.source_rig import SourceRig
 from tests.backends.grids.kernel_laws import (  # noqa: F401
     TestCopies,
@@ -15,6 +17,7 @@ from tests.backends.grids.kernel_laws import (  # noqa: F401
     TestReductions,
     TestRows,
     host,
+    test_large_and_long_operands,
     test_the_host_computes_the_same,
     test_the_output_may_be_an_input_where_a_kernel_says_so,
 )
@@ -24,4 +27,6 @@ pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=missing_c
 
 @pytest.fixture(scope="module")
 def devices() -> list[Any]:
+    # Together they compile in a fraction of the time.
+    compile_many(code_of(shader) for made in fixed((6, 203)).values() for shader in made)
     return [SourceRig()]

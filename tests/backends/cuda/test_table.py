@@ -39,13 +39,14 @@ def test_all_kernels_of_grids_have_a_row_that_devices_can_run(table: KernelBindi
 
 
 def test_every_module_that_decides_on_code_is_listed() -> None:
-    def names(folder: Path) -> set[str]:
-        return {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    def there(folder: str) -> set[str]:
+        return {path.stem for path in (FOLDER / folder).glob("*.py")} - {"__init__"}
 
-    assert {name.rpartition(".")[2] for name in PRINTERS} == names(FOLDER / "printing")
-    assert {name.rpartition(".")[2] for name in (*CODE, *PRODUCTS)} == names(FOLDER / "kernels") - {"table"} | {
-        "sources"
-    }
+    def listed(*modules: str) -> set[str]:
+        return {module.rpartition(".")[2] for module in modules}
+
+    assert listed(*PRINTERS) == there("printing")
+    assert listed(*CODE, *PRODUCTS) == (there("kernels") - {"table"}) | {"sources", "blas"}
 
 
 def test_equal_programs_are_one_text(table: KernelBindingTable) -> None:

@@ -15,7 +15,8 @@ from fuel_async.backends.cpu.kernels import register_cpu_kernels
 from fuel_async.backends.grids import borders, matmul, movement, picking, reduce, rows
 from fuel_async.dispatch import KernelBindingTable, OpParams
 from fuel_async.ir import BackendId, DType, OpKind
-from tests.backends.cpu.kernels.conftest import bound_call, sample_for, strided_copy
+from tests.backends.cpu.kernels.conftest import Sample, bound_call, sample_for, strided_copy, values
+from tests.backends.grids.calls import EACH, Call
 from tests.backends.grids.support import by_key
 
 if TYPE_CHECKING:
@@ -77,6 +78,20 @@ def test_the_host_computes_the_same(op: OpKind, count: int, devices: list[Rig], 
                     _agree(kernel, got, expected, f"{kernel.dtypes} on {rig.name}")
                     ran += 1
     assert ran, "no device runs any of its kernels"
+
+
+@pytest.mark.parametrize("call", EACH)
+def test_large_and_long_operands(call: Call, devices: list[Rig], host: Callable[..., Any]) -> None:
+    kernel, rng = KERNELS[call.op, call.dtypes], np.random.default_rng(0)
+    inputs = [values(rng, kind, shape) for kind, shape in zip(kernel.operands, call.inputs, strict=False)]
+    if call.op is OpKind.FusedSoftmaxCrossEntropy:
+        inputs[1] %= call.inputs[0][-1]
+    expected = np.empty(call.shape, kernel.dtypes[-1].require_np())
+    with np.errstate(all="ignore"):
+        function, args = bound_call(host(kernel), Sample(tuple(inputs), call.shape, call.params), expected)
+        function(*args)
+    for rig in filter(lambda rig: rig.can_run(kernel), devices):
+        _agree(kernel, rig.run(kernel, inputs, call.shape, call.params), expected, rig.name)
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.value)

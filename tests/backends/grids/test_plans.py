@@ -11,7 +11,7 @@ import pytest
 
 from fuel_async.backends.cpu.kernels import register_cpu_kernels
 from fuel_async.backends.grids import borders, matmul, movement, picking, reduce, rows
-from fuel_async.backends.grids.catalog import LOCAL
+from fuel_async.backends.grids.catalog import LOCAL, MODULES
 from fuel_async.backends.grids.folds import chunks_of
 from fuel_async.backends.grids.grids import (
     ITERATIONS,
@@ -27,6 +27,7 @@ from fuel_async.dispatch import KernelBindingTable, OpParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import BackendId, DType, OpKind
 from tests.backends.cpu.kernels.conftest import sample_for
+from tests.backends.grids.calls import CALLS
 from tests.backends.grids.support import LIMITS, by_key
 
 if TYPE_CHECKING:
@@ -85,6 +86,14 @@ def test_a_plan_fits_what_every_device_has(kernel: GridKernel) -> None:
             assert not set(dispatch.writes) & set(range(len(shapes) - 1)), "an input is written"
         written = {place for dispatch in dispatches for place in dispatch.writes}
         assert len(shapes) - 1 in written, "the output is not written"
+
+
+@pytest.mark.slow
+def test_every_module_of_the_catalog_is_in_some_plan() -> None:
+    asked = [(kernel, *sampled(kernel, rows)) for kernel in KERNELS.values() for rows in (6, 40_000)]
+    asked += [(KERNELS[call.op, call.dtypes], [*call.inputs, call.shape], call.params) for call in CALLS]
+    names = {found.shader.name for asking in asked for found in planned(*asking)}
+    assert names == set(MODULES)
 
 
 @every_kernel

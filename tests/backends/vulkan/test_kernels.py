@@ -13,6 +13,7 @@ from tests.backends.grids.kernel_laws import (  # noqa: F401
     TestReductions,
     TestRows,
     host,
+    test_large_and_long_operands,
     test_the_host_computes_the_same,
     test_the_output_may_be_an_input_where_a_kernel_says_so,
 )

@@ -68,7 +68,7 @@ class Gemm:
     left: Matrix
     right: Matrix
     target: Matrix
-    #: m, n, k: rows and columns of the result, terms of a sum.
+    #: m, n and k: rows and columns of the result, and terms of a sum.
     sizes: tuple[int, int, int]
     batches: int
     dtype: DType
@@ -130,12 +130,13 @@ def gemms(
     if first is None or second is None or many > MOST_CALLS or max(m, n, k, together[0]) > MOST:
         return None
     matrices: _Three = first, second, Matrix(target.place, target.offset, AS_IT_LIES, n, together[1][2])
-    places = left.place, right.place, target.place
-    reads = places if adds else places[:2]
-    return [
-        Gemm(*_at(matrices, starts), (m, n, k), together[0], dtype, float(adds), places, reads, places[2:])
-        for starts in _starts(loops)
-    ]
+    return [_gemm(_at(matrices, starts), (m, n, k), together[0], dtype, adds=adds) for starts in _starts(loops)]
+
+
+def _gemm(matrices: _Three, sizes: tuple[int, int, int], batches: int, dtype: DType, *, adds: bool) -> Gemm:
+    left, right, target = places = [matrix.place for matrix in matrices]
+    reads = tuple(places) if adds else (left, right)
+    return Gemm(*matrices, sizes, batches, dtype, float(adds), tuple(places), reads, (target,))
 
 
 def _matrix(side: Side, rows: int, columns: int, batch: int) -> Matrix | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from fuel_async.backends import cuda
 from fuel_async.backends.cuda import kernels, printing, sources
 from fuel_async.backends.cuda.kernels import matmul
 from fuel_async.backends.grids import elementwise, formats
@@ -24,7 +25,7 @@ KERNEL_SOURCE = "cuda-c"
 
 #: Modules that turn a dispatch into a program, and products into calls.
 CODE = (sources.__name__, f"{kernels.__name__}.code")
-PRODUCTS = tuple([f"{kernels.__name__}.{name}" for name in ("matmul", "gemm", "blas")])
+PRODUCTS = (*[f"{kernels.__name__}.{name}" for name in ("matmul", "gemm")], f"{cuda.__name__}.blas")
 
 
 def register_cuda_kernels(table: KernelBindingTable) -> None:
