@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from fuel_async.backends.grids.kernel import Dispatch, Limits, Shape
 
+#: Modules whose code these kernels run besides.
+TAKES_FROM = (moved.__module__,)
+
 CONSTANT, REFLECT, REPLICATE = range(3)
 
 _PAD_AXES, _UNPAD_AXES, _TRIANGLE_AXES, _FILL_AXES = 6, 7, 8, 8

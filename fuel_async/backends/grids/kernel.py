@@ -58,6 +58,15 @@ class Shader:
     threads: int = 1
     #: Device features it cannot run without: "float64", "float16", "int8_storage", "int16_storage", "int64", ...
     needs: frozenset[str] = frozenset()
+    #: It is looked up for every dispatch of a program: the hash is computed once.
+    _hash: int = field(init=False, compare=False, repr=False, default=0)
+
+    def __post_init__(self) -> None:
+        key = (self.name, self.code, self.bindings, self.push_nbytes, self.spec, self.threads)
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     #: params -> axis
     AxisOf = Callable[[Any], int]
 
+#: Modules whose code these kernels run besides.
+TAKES_FROM = (moved.__module__,)
+
 _PICK_AXES, _ADD_AXES = 8, 5
 
 

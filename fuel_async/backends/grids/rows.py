@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
     from fuel_async.backends.grids.kernel import Dispatch, Limits, Shape
 
+#: Modules whose code these kernels run besides.
+TAKES_FROM = (whole_sum_nbytes.__module__,)
+
 _ROW_AXES, _ROPE_AXES, _SUM_AXES = 6, 8, 8
 
 _softmax, _logarithm, _norm = SoftmaxLastDimParams, LogSoftmaxLastDimParams, NormLastDimParams

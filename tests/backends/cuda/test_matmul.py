@@ -108,9 +108,8 @@ def test_grouped_heads_are_more_rows_where_they_lie_so_and_calls_where_not() -> 
     (found,) = planned(dense(2, 8, 4, 6), dense(2, 2, 6, 5))
     assert (found.sizes, found.batches) == ((16, 5, 6), 4)
     calls = planned(turned(3, 8, 4, 6), dense(3, 2, 6, 5))
-    assert [((one.m, one.n, one.k), one.batches, one.left.batch, one.right.batch) for one in calls] == [
-        ((4, 5, 6), 6, 96, 30)
-    ] * 4
+    assert [(one.sizes, one.batches) for one in calls] == [((4, 5, 6), 6)] * 4
+    assert [(one.left.batch, one.right.batch) for one in calls] == [(96, 30)] * 4
     # Every matrix of the output is written once.
     starts = [one.target.offset - 3 + batch * one.target.batch for one in calls for batch in range(one.batches)]
     assert sorted(starts) == [20 * number for number in range(24)]

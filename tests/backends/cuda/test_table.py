@@ -46,7 +46,7 @@ def test_every_module_that_decides_on_code_is_listed() -> None:
         return {module.rpartition(".")[2] for module in modules}
 
     assert listed(*PRINTERS) == there("printing")
-    assert listed(*CODE, *PRODUCTS) == (there("kernels") - {"table"}) | {"sources", "blas"}
+    assert listed(*CODE, *PRODUCTS) == (there("kernels") - {"table"}) | {"sources", "blas", "movement"}
 
 
 def test_equal_programs_are_one_text(table: KernelBindingTable) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fuel_async.backends.grids import elementwise, matmul, movement
-from fuel_async.backends.grids.table import FAMILIES, Pack, kernels_of, register, source_of
+from fuel_async.backends.grids.table import FAMILIES, SHARED, Pack, kernels_of, register, source_of
 from fuel_async.dispatch import KernelBindingTable, OpParams
 from fuel_async.errors import InternalError
 from fuel_async.ir import BackendId, DType, OpKind
@@ -84,3 +85,12 @@ def test_the_text_of_a_module_or_package_is_read_without_importing_it() -> None:
     assert source_of("fuel_async.backends.grids.rows").startswith(b'"""Kernels along the last axis')
     assert source_of("fuel_async.backends.grids").startswith(b'"""Kernels of devices that run grids')
     assert source_of("fuel_async.backends.grids.nothing") == b"fuel_async.backends.grids.nothing"
+
+
+def test_a_family_names_the_others_whose_code_it_runs() -> None:
+    shared = {module.__name__ for module in SHARED}
+    for family in FAMILIES:
+        tree = ast.parse(source_of(family.__name__))
+        froms = [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)]
+        siblings = {name for name in froms if name.startswith("fuel_async.backends.grids.")} - shared
+        assert siblings <= {family.__name__, *getattr(family, "TAKES_FROM", ())}, family.__name__

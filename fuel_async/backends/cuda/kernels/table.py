@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fuel_async.backends import cuda
 from fuel_async.backends.cuda import kernels, printing, sources
 from fuel_async.backends.cuda.kernels import matmul
-from fuel_async.backends.grids import elementwise, formats
+from fuel_async.backends.grids import elementwise, formats, movement
 from fuel_async.backends.grids import matmul as grids_matmul
 from fuel_async.backends.grids.table import Pack, register, source_of
 from fuel_async.ir import BackendId
@@ -25,7 +25,9 @@ KERNEL_SOURCE = "cuda-c"
 
 #: Modules that turn a dispatch into a program, and products into calls.
 CODE = (sources.__name__, f"{kernels.__name__}.code")
-PRODUCTS = (*[f"{kernels.__name__}.{name}" for name in ("matmul", "gemm")], f"{cuda.__name__}.blas")
+PRODUCTS = (
+    *[f"{kernels.__name__}.{name}" for name in ("matmul", "gemm")], f"{cuda.__name__}.blas", movement.__name__,
+)  # fmt: skip
 
 
 def register_cuda_kernels(table: KernelBindingTable) -> None:

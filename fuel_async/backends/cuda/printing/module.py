@@ -1,8 +1,8 @@
 """From a form to the text of the program that computes it over whole operands.
 
-A thread computes `ITEMS` elements: all are read and computed before any is written, so that reads do not wait for
-writes that might go to the same place. What a program is given is said by `grids.form`; the words are one argument, a
-struct by value, which is left out where they are written into the program.
+A thread computes `ITEMS` elements. Where all of them are there, all are read and computed before any is written, and
+none is asked for on a condition: so their reads are under way together. What a program is given is said by
+`grids.form`; the words are one argument, a struct by value, which is left out where they are written into the program.
 """
 
 from __future__ import annotations
@@ -99,23 +99,28 @@ class _Printer:
         baked = bool(self.form.baked)
         params = [*self.inputs, f"{self.result} *out", *([] if baked else ["Words w"])]
         names = [*[f"a{number}" for number in range(len(self.inputs))], *([] if baked else ["w"])]
+        computed = f"element({', '.join([*names, 'place'])})"
         return f"""\
 extern "C" __global__ void __launch_bounds__({LOCAL}) kernel_main({", ".join(params)}) {{
     u32 group = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     u32 first = group * {LOCAL * ITEMS}u + threadIdx.x, count = {self._word(0)};
-    {self.result} found[{ITEMS}];
+    if (first < count && count - first > {LOCAL * (ITEMS - 1)}u) {{
+        {self.result} found[{ITEMS}];
 #pragma unroll
-    for (u32 k = 0; k < {ITEMS}u; ++k) {{
-        u32 place = first + k * {LOCAL}u;
-        if (place < count) {{
-            found[k] = element({", ".join([*names, "place"])});
+        for (u32 k = 0; k < {ITEMS}u; ++k) {{
+            u32 place = first + k * {LOCAL}u;
+            found[k] = {computed};
         }}
-    }}
 #pragma unroll
-    for (u32 k = 0; k < {ITEMS}u; ++k) {{
-        u32 place = first + k * {LOCAL}u;
-        if (place < count) {{
-            out[{self._word(1)} + place] = found[k];
+        for (u32 k = 0; k < {ITEMS}u; ++k) {{
+            out[{self._word(1)} + first + k * {LOCAL}u] = found[k];
+        }}
+    }} else {{
+        for (u32 k = 0; k < {ITEMS}u; ++k) {{
+            u32 place = first + k * {LOCAL}u;
+            if (place < count) {{
+                out[{self._word(1)} + place] = {computed};
+            }}
         }}
     }}
 }}"""
