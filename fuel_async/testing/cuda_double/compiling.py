@@ -150,20 +150,18 @@ def compiled(code: str, options: Sequence[str] = ()) -> Program:
     `options` are NVRTC's; of those only `-D` has a meaning here. `CompilationFailed` has the compiler's words;
     `UserError` for an option that is not known, and where there is no g++.
     """
-    return compile_many([(code, options)])[0]
+    return _program(code, tuple(options))
 
 
 def compile_many(programs: Iterable[tuple[str, Sequence[str]]]) -> list[Program]:
     """Compile programs, each a text and its options, as `compiled` does; together they take less time than alone."""
     asked = [(code, tuple(options)) for code, options in programs]
-    folder = cache_folder()
-    keyed = {_key(*each): each for each in asked}
-    missing = [_Unit(key, *each) for key, each in keyed.items() if not (folder / f"{key}.so").exists()]
+    missing = _missing(asked)
     batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        for done in [workers.submit(_compile, batch, folder) for batch in batches]:
+        for done in [workers.submit(_compile, batch) for batch in batches]:
             done.result()
-    return [_loaded(str(folder), *each) for each in asked]
+    return [_program(*each) for each in asked]
 
 
 @cache
@@ -182,6 +180,16 @@ def cache_folder() -> Path:
 def missing_compiler() -> str | None:
     """Return why programs cannot be compiled here, in words that say what to do; None where they can."""
     return None if shutil.which("g++") else "there is no g++; on Debian and Ubuntu: apt install g++"
+
+
+def _missing(programs: Iterable[tuple[str, tuple[str, ...]]]) -> list[_Unit]:
+    """What of the programs is not in the cache."""
+    keyed = {_key(*each): each for each in programs}
+    return [_Unit(key, *each) for key, each in keyed.items() if not _library(key).exists()]
+
+
+def _library(key: str) -> Path:
+    return cache_folder() / f"{key}.so"
 
 
 # --- compiling --------------------------------------------------------------------------------------------------------
@@ -227,25 +235,25 @@ def _macros(options: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _compile(units: Sequence[_Unit], folder: Path) -> None:
+def _compile(units: Sequence[_Unit]) -> None:
     """Compile units into one library, and give it the names of all. A unit that fails is told from the others."""
     if why := missing_compiler():
         raise UserError(f"kernels of the CUDA double are compiled here, and {why}")
     text = "\n".join(['#include "cuda_runtime.h"', *[unit.text for unit in units]])
-    with tempfile.TemporaryDirectory(dir=folder) as made:
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as made:
         library = Path(made) / "library.so"
         command = ["g++", *_FLAGS, f"-I{SHIM}", "-x", "c++", "-", "-o", str(library), "-lm", "-lc"]
         ran = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if ran.returncode and len(units) > 1:
             for unit in units:
-                _compile([unit], folder)
+                _compile([unit])
             return
         if ran.returncode:
             raise CompilationFailed(ran.stderr, units[0].code)
         for at, unit in enumerate(units):
             name = Path(made) / str(at)
             name.hardlink_to(library)
-            name.replace(folder / f"{unit.key}.so")
+            name.replace(_library(unit.key))
 
 
 @cache
@@ -264,9 +272,11 @@ def _key(code: str, options: Sequence[str]) -> str:
 
 
 @cache
-def _loaded(folder: str, code: str, options: tuple[str, ...]) -> Program:
+def _program(code: str, options: tuple[str, ...]) -> Program:
+    if units := _missing([(code, options)]):
+        _compile(units)
     key = _key(code, options)
-    library = ctypes.CDLL(str(Path(folder) / f"{key}.so"))
+    library = ctypes.CDLL(str(_library(key)))
     return Program({name: _function(library, key, name, _has_barriers(code)) for name in kernels_of(code)})
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fuel_async.testing.cuda_double.compiling import missing_compiler
+from tests.backends.cuda.demands import give_up
 from tests.backends.cuda.support import Doubled
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def make() -> Iterator[Callable[..., Doubled]]:
     """Open devices of a double; they are closed after the test, and nothing of them may be left."""
+    if (missing := missing_compiler()) is not None:
+        give_up(missing)
     made: list[Doubled] = []
 
     def open_some(*args: Any, **options: Any) -> Doubled:

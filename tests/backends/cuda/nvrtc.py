@@ -6,20 +6,17 @@ https://docs.nvidia.com/cuda/nvrtc/ has the functions.
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import pytest
+from tests.backends.cuda.demands import give_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: With this in the environment what tests of CUDA need must be there.
-DEMANDED = "FUEL_ASYNC_TEST_CUDA"
 #: Compute capabilities that programs are compiled for: Turing, Ampere, Hopper.
 ARCHITECTURES = (75, 80, 90)
 
@@ -109,6 +106,7 @@ def nvrtc() -> Nvrtc:
     library = _installed("nvidia.cuda_nvrtc", "lib/libnvrtc.so.*[0-9]")
     headers = _installed("nvidia.cuda_runtime", "include/cuda_fp16.h")
     if library is None or headers is None:
-        reason = "NVRTC is not installed: pip install 'fuel_async[test-cuda]'"
-        (pytest.fail if os.environ.get(DEMANDED) else pytest.skip)(reason)
+        give_up("NVRTC is not installed: pip install 'fuel_async[test-cuda]'")
+    assert library is not None
+    assert headers is not None
     return Nvrtc(library, headers.parent)

@@ -15,7 +15,7 @@ from fuel_async.backends.grids.kernel import Dispatch, Operand
 from fuel_async.dispatch import MatmulParams
 from fuel_async.errors import KernelArgumentError
 from fuel_async.ir import DType, OpKind
-from fuel_async.testing.cuda_double.compiling import missing_compiler
+from tests.backends.cuda.demands import needs_compiler
 from tests.backends.cuda.source_rig import LIMITS, SourceRig
 from tests.backends.grids.support import by_key
 
@@ -29,7 +29,7 @@ FLOATS = (DType.F32, DType.F64, DType.BF16, DType.F16)
 CLOSE = {DType.F32: 1e-5, DType.F64: 1e-13, DType.BF16: 1e-2, DType.F16: 2e-3}
 WITHOUT = replace(LIMITS, features=LIMITS.features - {CUBLAS})
 
-compiles = pytest.mark.skipif(missing_compiler() is not None, reason=missing_compiler() or "")
+compiles = needs_compiler
 
 
 def product_of(dtype: DType, *, biased: bool = False) -> Any:

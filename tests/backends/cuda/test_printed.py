@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fuel_async.testing.cuda_double.compiling import missing_compiler
+from tests.backends.cuda.demands import needs_compiler
 from tests.backends.cuda.source_rig import SourceRig
 from tests.backends.grids.elementwise_laws import (  # noqa: F401
     KERNELS,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fuel_async.backends.grids.kernel import GridKernel
     from tests.backends.grids.rig import Rig
 
-pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=missing_compiler() or "")
+pytestmark = needs_compiler
 
 #: Kernels of a sample.
 SAMPLED = 40

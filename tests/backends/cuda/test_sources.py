@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fuel_async.backends.cuda.kernels.code import code_of
-from fuel_async.testing.cuda_double.compiling import compile_many, missing_compiler
+from fuel_async.testing.cuda_double.compiling import compile_many
+from tests.backends.cuda.demands import needs_compiler
 from tests.backends.cuda.shaders import fixed
 from tests.backends.cuda.source_rig import SourceRig
 from tests.backends.grids.kernel_laws import (  # noqa: F401
@@ -22,7 +23,7 @@ from tests.backends.grids.kernel_laws import (  # noqa: F401
     test_the_output_may_be_an_input_where_a_kernel_says_so,
 )
 
-pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=missing_compiler() or "")
+pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")

@@ -152,7 +152,14 @@ class TestReductions:
             total = rig.run(KERNELS[OpKind.SumReduce, (F32, F32)], [empty], (3,), OpParams.Reduce((1,)))
             mean = rig.run(KERNELS[OpKind.MeanReduce, (F32, F32)], [empty], (3,), OpParams.Reduce((1,)))
             assert total.tolist() == [0, 0, 0]
+            assert not np.signbit(total).any()
             assert np.isnan(mean).all()
+
+    def test_zeros_keep_the_sign_that_all_of_them_have(self, devices: list[Rig]) -> None:
+        zeros = np.array([[-0.0, -0.0, -0.0], [-0.0, 0.0, -0.0]], np.float32)
+        for rig in devices:
+            total = rig.run(KERNELS[OpKind.SumReduce, (F32, F32)], [zeros], (2,), OpParams.Reduce((1,)))
+            assert np.signbit(total).tolist() == [True, False], rig.name
 
     def test_subnormal_numbers_are_told_apart(self, devices: list[Rig]) -> None:
         x = np.array([1e-45, 4e-45, -7e-45, 0.0, -0.0], np.float32)

@@ -18,15 +18,15 @@ from fuel_async.testing.cuda_double.compiling import (
     Function,
     compile_many,
     compiled,
-    missing_compiler,
 )
+from tests.backends.cuda.demands import needs_compiler
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
 
-pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=missing_compiler() or "")
+pytestmark = needs_compiler
 
 U32 = np.uint32
 
@@ -401,7 +401,7 @@ def test_what_is_compiled_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     compiled(code, ["-DPLUS=2"])
     (library,) = tmp_path.iterdir()
     written = library.stat().st_mtime_ns
-    compiling._loaded.cache_clear()
+    compiling._program.cache_clear()
     compiled(code, ["-DPLUS=2"])
     assert [*tmp_path.iterdir()] == [library]
     assert library.stat().st_mtime_ns == written

@@ -27,15 +27,20 @@ _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
 @cache
 def source(name: str) -> str:
     """Return the whole text of a file, with what it includes from here in place. Any thread; made once in a process."""
+    return inlined(_text(f"{name}.cu"))
+
+
+def inlined(text: str) -> str:
+    """Return a program with each file of this folder that it includes in place, where it is first included. Pure."""
     included: set[str] = set()
 
-    def inlined(found: re.Match[str]) -> str:
+    def put(found: re.Match[str]) -> str:
         if found[1] in included:
             return ""
         included.add(found[1])
         return _text(found[1])
 
-    return _INCLUDE.sub(inlined, _text(f"{name}.cu"))
+    return _INCLUDE.sub(put, text)
 
 
 def options(name: str, defines: Iterable[str], spec: Sequence[int]) -> tuple[str, ...]:
