@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from benchmarks import balance, first_run, forkjoin, heartbeat, kernels, minilm, overhead, vulkan
+from benchmarks import balance, cuda, first_run, forkjoin, heartbeat, kernels, minilm, overhead, vulkan
 from benchmarks.report import Report, WrongResult
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Report]] = {
     "balance": balance.measure,
     "kernels": kernels.measure,
     "vulkan": vulkan.measure,
+    "cuda": cuda.measure,
 }
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fuel_async as fa
+from benchmarks.device_works import FEW, MANY, WIDTH, Work, chain, heavy, one_group, own_us, warm
+from benchmarks.own_time import OwnTime
 from benchmarks.report import Figures, Report, Target, WrongResult
 from benchmarks.timing import Quiet, loop_factories, median, now_ns, run_on, timed_ns
-from benchmarks.vulkan_works import FEW, MANY, WIDTH, Work, chain, heavy, one_group
 from fuel_async.backends.base import Absent
 from fuel_async.backends.vulkan import VulkanOptions, open_devices
 from fuel_async.backends.vulkan.discovery import physical_devices
@@ -130,39 +129,19 @@ def _opened(full: str, logical: int) -> Iterator[Sequence[VulkanDevice]]:
 # --- repeated runs ----------------------------------------------------------------------------------------------------
 
 
-class _OwnTime:
-    """What this thread and the package's own have worked."""
-
-    def __init__(self) -> None:
-        ours = [thread for thread in threading.enumerate() if thread.name.startswith("fuel_async")]
-        self._clocks = [time.pthread_getcpuclockid(thread.ident) for thread in ours if thread.ident is not None]
-        self._began_ns, self._began_at_ns = self._read_ns(), now_ns()
-
-    def _read_ns(self) -> int:
-        return time.thread_time_ns() + sum(map(time.clock_gettime_ns, self._clocks))
-
-    def us(self) -> float:
-        """Since it was made."""
-        return (self._read_ns() - self._began_ns) / 1e3
-
-    def percent(self) -> float:
-        """Of one core, since it was made."""
-        return 100 * (self._read_ns() - self._began_ns) / (now_ns() - self._began_at_ns)
-
-
 async def _repeated(device: VulkanDevice, scale: Scale, quiet: Quiet) -> dict[str, float | None]:
     """Runs of a region again and again, of few kernels, of many, and of few that take as long as the many."""
     few, many = chain(FEW), chain(MANY)
     async with fa.Executor([device]) as executor:
-        await _warm(executor, few, scale.runs)
-        many_s = await _warm(executor, many, 5)
+        await warm(executor, few, scale.runs)
+        many_s = await warm(executor, many, 5)
         slow = await _lasting(executor, many_s)
         hog = await _lasting(executor, scale.long_s)
         runs = [(few, scale.runs), (many, 10), (slow, 10)]
 
         async def measured() -> tuple[list[float], float]:
-            taken = [await _own_us(executor, work, min(scale.runs, most)) for work, most in runs]
-            own = _OwnTime()
+            taken = [await own_us(executor, work, min(scale.runs, most)) for work, most in runs]
+            own = OwnTime()
             await executor.run(hog.graph, x=hog.feed)
             return taken, own.percent()
 
@@ -180,34 +159,12 @@ async def _repeated(device: VulkanDevice, scale: Scale, quiet: Quiet) -> dict[st
     }
 
 
-async def _warm(executor: fa.Executor, work: Work, runs: int) -> float:
-    """The seconds of the shortest of some runs. `WrongResult`."""
-    shortest_ns = []
-    for _ in range(runs):
-        started_ns = now_ns()
-        await executor.run(work.graph, x=work.feed)
-        shortest_ns.append(now_ns() - started_ns)
-    await work.run(executor)
-    if len(executor.explain(work.graph).regions) != 1:
-        raise WrongResult(f"{work.graph.name} was cut into several regions")
-    return min(shortest_ns) / 1e9
-
-
 async def _lasting(executor: fa.Executor, seconds: float) -> Work:
     """Few kernels that take at least so long."""
     size = 32
-    while await _warm(executor, work := heavy(size), 2) < seconds:
+    while await warm(executor, work := heavy(size), 2) < seconds:
         size += size // 4
     return work
-
-
-async def _own_us(executor: fa.Executor, work: Work, runs: int) -> float:
-    """What a run takes of the own threads' time, while there is nothing else to do."""
-    for number in range(runs + runs // 10):
-        if number == runs // 10:  # what came before has left the processor's caches to others
-            own = _OwnTime()
-        await executor.run(work.graph, x=work.feed)
-    return own.us() / runs
 
 
 # --- one submission ---------------------------------------------------------------------------------------------------
@@ -284,7 +241,7 @@ async def _awaited(device: VulkanDevice, scale: Scale, quiet: Quiet) -> Figures:
             started_ns = now_ns()
             await bound.submit()
             awaited.append((now_ns() - started_ns) / 1e3)
-        own = _OwnTime()
+        own = OwnTime()
         for _ in range(scale.awaits):
             await bound.submit()
         return median(blocked), median(awaited), own.us() / scale.awaits

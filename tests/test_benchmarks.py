@@ -48,6 +48,9 @@ KEYS = {
         "run_us", "run_ratio", "record_us_per_kernel", "await_extra_us", "own_cpu_percent", "two_devices_speedup",
         "run_long_us", "plan_us_per_kernel", "blocked_us", "lane_us", "uvloop",
     },
+    "cuda": {
+        "balance_of_ideal", "first_of_ideal", "run_us", "run_long_us", "run_ratio", "own_cpu_percent", "uvloop",
+    },
     "kernels": {"worst_ratio", "above_limit", "median_ratio", "worst_of_size", "slowest"},
 }  # fmt: skip
 
@@ -68,6 +71,7 @@ def lookup(fields: dict[str, Any], name: str) -> Any:
         pytest.param("balance", marks=pytest.mark.slow),
         pytest.param("kernels", marks=pytest.mark.slow),
         pytest.param("vulkan", marks=pytest.mark.slow),
+        pytest.param("cuda", marks=pytest.mark.slow),
     ],
 )
 def test_a_quick_look_ends_with_one_json_object(name: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +132,7 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["overheat"])
     assert ended.value.code == 2
-    names = "overhead, heartbeat, first-run, minilm, forkjoin, balance, kernels, vulkan"
+    names = "overhead, heartbeat, first-run, minilm, forkjoin, balance, kernels, vulkan, cuda"
     assert f"'overheat'; there are {names}" in capsys.readouterr().err
 
 

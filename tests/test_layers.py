@@ -59,6 +59,8 @@ MAY_USE_ASYNCIO = frozenset({"streams", "runtime", "testing", "cli"})
 DRIVERS = frozenset({"cuda", "cupy", "cupyx", "torch", "vulkan"})
 #: Folders of what several backends share: no backends themselves, and without a driver.
 SHARED_FOLDERS = frozenset({"grids"})
+#: What is compared with one of them loads it by itself.
+MAY_IMPORT_DRIVERS: Mapping[str, set[str]] = {"testing/gpu_check/": {"torch"}}
 #: Who may know one backend from another: simulated devices compute with the host's kernels, and virtual time for tests
 #: is that of simulated machines.
 MAY_NAME_BACKENDS: Mapping[str, set[str]] = {
@@ -164,7 +166,8 @@ class Sources:
             yield f"pure package {unit} imports {library}"
         elif library == "asyncio" and unit not in MAY_USE_ASYNCIO:
             yield f"{unit or 'the root'} imports asyncio"
-        if library in DRIVERS and backend_folder(path) in {None, *SHARED_FOLDERS}:
+        allowed = set[str]().union(*[names for folder, names in MAY_IMPORT_DRIVERS.items() if path.startswith(folder)])
+        if library in DRIVERS - allowed and backend_folder(path) in {None, *SHARED_FOLDERS}:
             yield f"imports the driver library {library} outside a backend"
 
     def _inner(self, path: str, module: str) -> Iterator[str]:
@@ -261,6 +264,8 @@ CASES = [
     ("storage/a.py", "import asyncio", "1: storage imports asyncio"),
     ("streams/a.py", "import asyncio", None),
     ("storage/a.py", "import cupy", "1: imports the driver library cupy outside a backend"),
+    ("testing/gpu_check/a.py", "import torch", None),
+    ("testing/gpu_check/a.py", "import cupy", "1: imports the driver library cupy outside a backend"),
     ("backends/cuda/a.py", "import cupy\nname = 'cuda'", None),
     ("backends/cuda/a.py", "from fuel_async.backends.base import BackendSpec", None),
     ("backends/cuda/a.py", "from fuel_async.backends.cpu import f", "1: names the backend cpu"),

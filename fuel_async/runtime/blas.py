@@ -1,4 +1,7 @@
-"""How many threads the BLAS library uses: a setting of the whole process, held while executors are open."""
+"""How many threads the BLAS library uses: a setting of the whole process, held while executors are open.
+
+Where threadpoolctl is not installed the library stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import threadpoolctl
+try:
+    import threadpoolctl
+except ImportError:
+    threadpoolctl = None
 
 from fuel_async.registry import fork_generation
 
@@ -34,7 +40,7 @@ class BlasThreads:
             if self._forks != fork_generation():  # those who held it are the parent's
                 self._forks, self._holders = fork_generation(), 0
             if threads != self._limit:
-                before = _in_control(lambda: threadpoolctl.threadpool_limits(threads, user_api="blas"))
+                before = _limited(threads)
                 self._before = self._before or before
             self._limit = threads
             self._holders += 1
@@ -65,8 +71,16 @@ class BlasThreads:
     def _let_go(self) -> None:
         self._holders -= 1
         if self._holders == 0:
-            _in_control(self._before.restore_original_limits)
+            if self._before is not None:
+                _in_control(self._before.restore_original_limits)
             self._before = self._limit = None
+
+
+def _limited(threads: int) -> Any:
+    """Limit the library; what restores it."""
+    if threadpoolctl is None:
+        return None
+    return _in_control(lambda: threadpoolctl.threadpool_limits(threads, user_api="blas"))
 
 
 def _in_control(call: Callable[[], T]) -> T:

@@ -3,4 +3,5 @@
 from fuel_async.backends.cuda.discovery import BACKEND as BACKEND
 from fuel_async.backends.cuda.discovery import discover as discover
 from fuel_async.backends.cuda.discovery import open_devices as open_devices
+from fuel_async.backends.cuda.interchange import adopt as adopt
 from fuel_async.backends.cuda.options import CudaOptions as CudaOptions

@@ -1,17 +1,22 @@
-"""How arrays of a device are shown to other libraries: the CUDA array interface and DLPack, both without a copy.
+"""How arrays of a device are shown to other libraries, and theirs taken as feeds, without a copy.
 
-A result is complete when its caller holds it, so there is no stream to wait for.
+By the CUDA array interface and DLPack. A result is complete when its caller holds it: there is no stream to wait for.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fuel_async.errors import NotExportable
+import numpy as np
+
+from fuel_async.errors import NotAdoptable, NotExportable
+from fuel_async.ir import DType, Layout
+from fuel_async.storage import DeviceArray, stored
 from fuel_async.streams import fresh
 
 if TYPE_CHECKING:
     from fuel_async.backends.cuda.context import Context
+    from fuel_async.backends.cuda.device import CudaDevice
     from fuel_async.backends.cuda.memory import CudaArray
 
 #: kDLCUDA of dlpack.h.
@@ -42,3 +47,30 @@ def exported(context: Context, shown: Any, **asked: Any) -> Any:
     """
     with context.here():
         return context.driver.cupy.asarray(shown).__dlpack__(**asked)
+
+
+def adopt(device: CudaDevice, array: Any) -> DeviceArray:
+    """Return another library's array on `device` as a feed takes it; it is kept alive by what is returned.
+
+    It shows itself by the CUDA array interface, as CuPy's and torch's do. This thread waits for the stream that the
+    array names. It must not be written before the runs that read it have ended. `NotAdoptable` for an array that lies
+    elsewhere, is not row-major, or has a dtype that there is none for.
+    """
+    shown = getattr(array, "__cuda_array_interface__", None)
+    if shown is None:
+        raise NotAdoptable(f"a {type(array).__name__}", "it has no CUDA array interface", "pass it as a numpy array")
+    there = getattr(array, "__dlpack_device__", None)
+    if there is not None and there() != (DLPACK_CUDA, device.context.ordinal):
+        raise NotAdoptable(f"an array on {there()}", f"it does not lie on {device.location}", "copy it there first")
+    shape, dtype = tuple(shown["shape"]), np.dtype(shown["typestr"])
+    packed = np.empty(0, dtype).itemsize * np.cumprod((1, *shape[:0:-1]))[::-1]
+    strides = shown.get("strides")
+    if strides is not None and tuple(strides) != tuple(packed) and 0 not in shape:
+        raise NotAdoptable(f"an array with strides {strides}", "it is not row-major", "make it contiguous first")
+    stream = shown.get("stream")
+    if stream is not None:
+        with device.context.here():
+            device.context.runtime.streamSynchronize(stream)
+    boolean = dtype == np.bool_
+    made = device.memory.adopt(shown["data"][0], shape, DType.U8 if boolean else DType.from_numpy(dtype), array)
+    return DeviceArray(stored(made, device.location), Layout.contiguous(shape), boolean)

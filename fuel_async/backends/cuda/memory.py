@@ -54,7 +54,7 @@ class CudaArray:
         offset: int,
         shape: tuple[int, ...],
         dtype: DType,
-        owner: CudaArray | None = None,
+        owner: Any = None,
     ) -> None:
         self.memory, self.block, self.offset, self.shape, self.dtype = memory, block, offset, shape, dtype
         self.nbytes = math.prod(shape) * dtype.nbytes
@@ -144,6 +144,13 @@ class CudaMemory:
         made = CudaArray(self, taken.block, taken.offset, shape, dtype)
         self._blocks.free_with(made, taken)
         return made
+
+    def adopt(self, ptr: int, shape: tuple[int, ...], dtype: DType, owner: Any) -> CudaArray:
+        """An array over memory of somebody else's, which `owner` keeps; it counts in no budget.
+
+        Its block is named by its address: arrays at one place are the same to recordings and graphs.
+        """
+        return CudaArray(self, CudaBlock(-ptr, math.prod(shape) * dtype.nbytes, ptr), 0, shape, dtype, owner)
 
     def _make(self, nbytes: int, number: int) -> CudaBlock:
         context = self.context

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 import fuel_async as fa
-from fuel_async.errors import FeedError, IndexOutOfRange, KernelFailed, NoBackendForOp, NotExportable, UserError
+from fuel_async.backends.cuda import adopt
+from fuel_async.errors import (
+    FeedError,
+    IndexOutOfRange,
+    KernelFailed,
+    NoBackendForOp,
+    NotAdoptable,
+    NotExportable,
+    UserError,
+)
 from fuel_async.ir import DType, Layout
 from fuel_async.registry import inflight_count
 from fuel_async.storage import from_array
@@ -277,6 +286,57 @@ async def test_results_that_stay_are_exported_by_cupy(one: Doubled, monkeypatch:
     asked = {"stream": 7, "max_version": (1, 0), "dl_device": (2, 0), "copy": False}
     assert found["positive"].__dlpack__(**asked) == asked  # type: ignore[arg-type]
     assert taken == [("|b1", 0)]
+
+
+async def test_arrays_of_other_libraries_are_fed_without_a_copy(one: Doubled) -> None:
+    """The same place gives the same recording: after a few runs its graph is launched."""
+    import cupy  # the double
+
+    (device,) = one.devices
+    stream = device.site.lane.stream.raw
+    with stream:
+        there = cupy.asarray(feed(4))
+        truth = cupy.asarray(np.array([True, False, True, True]))
+    async with fa.Executor([device]) as executor:
+        graph = fa.Graph("adopted")
+        x, keep = graph.input("x", (4, 32), fa.f32), graph.input("keep", (4,), fa.u8)
+        graph.output("y", (x @ graph.constant(W)).relu())
+        graph.output("kept", keep)
+        before = one.machine.counts().calls["memcpyAsync"]
+        for _ in range(5):
+            with stream:
+                feeds = {"x": adopt(device, there), "keep": adopt(device, truth)}
+            found = await executor.run(graph, feeds, on_device=True)
+        np.testing.assert_allclose(found["y"].numpy(), np.maximum(feed(4) @ W, 0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(found["kept"].numpy(), [1, 0, 1, 1])
+        assert one.machine.counts().calls["memcpyAsync"] - before <= 3, "a constant, and two results that were read"
+    assert feeds["x"].storage.buffer.ptr == there.data.ptr
+    with stream:
+        for wrong, words in (
+            (_Strided(there), "not row-major"),
+            (feed(4), "no CUDA array interface"),
+            (_Elsewhere(there), "does not lie on cuda:0"),
+        ):
+            with pytest.raises(NotAdoptable, match=words):
+                adopt(device, wrong)
+    del there, truth, feeds, found, wrong
+
+
+class _Strided:
+    """An array whose rows lie apart."""
+
+    def __init__(self, array: Any) -> None:
+        self.__cuda_array_interface__ = {**array.__cuda_array_interface__, "strides": (256, 4), "stream": None}
+
+
+class _Elsewhere:
+    """An array on another device."""
+
+    def __init__(self, array: Any) -> None:
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 1)
 
 
 async def test_bf16_has_no_place_in_the_interface(one: Doubled) -> None:

@@ -148,7 +148,7 @@ async def test_two_hundred_runs_are_right_or_rightly_failed(
 ) -> None:
     doubled, seed = storm
     async with fa.Executor(doubled.devices) as executor:
-        doubled.machine.inject_random(_ending_faults(seed, 0.01), _memory_faults(seed + 1, 0.05))
+        doubled.machine.inject_random(_ending_faults(seed, 0.02), _memory_faults(seed + 1, 0.05))
         errors = await _stormed(executor, kinds, random.Random(seed))
         _judge(doubled, errors)
         await _at_base(executor, doubled.devices)
@@ -186,7 +186,7 @@ async def test_lost_devices_fail_their_runs_and_the_others_go_on(
     doubled, seed = storm
     async with fa.Executor(doubled.devices) as executor:
         assert await _stormed(executor, kinds, random.Random(seed)) == []
-        doubled.machine.inject_random(_ending_faults(seed, 0.01), _memory_faults(seed + 1, 0.05))
+        doubled.machine.inject_random(_ending_faults(seed, 0.02), _memory_faults(seed + 1, 0.05))
         errors = [error for turn in range(ROUNDS) for error in await _stormed(executor, kinds, random.Random(turn))]
         _judge(doubled, errors)
         assert any(device.lost for device in doubled.devices)

@@ -1,4 +1,4 @@
-"""Graphs for a Vulkan device: many kernels that do little, few that do much, and some that one workgroup does."""
+"""Graphs for one device: many kernels that do little, few that do much, and some that one workgroup does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import fuel_async as fa
+from benchmarks.own_time import OwnTime
 from benchmarks.report import WrongResult
+from benchmarks.timing import now_ns
 
 if TYPE_CHECKING:
     from benchmarks.workloads import Array
@@ -34,7 +36,29 @@ class Work:
 
     def check(self, result: Array) -> None:
         if not np.allclose(result, self.expected, rtol=1e-3, atol=1e-5):
-            raise WrongResult(f"{self.graph.name} on a Vulkan device is not what numpy gives")
+            raise WrongResult(f"{self.graph.name} on a device is not what numpy gives")
+
+
+async def warm(executor: fa.Executor, work: Work, runs: int) -> float:
+    """The seconds of the shortest of some runs, of a graph that is one region. `WrongResult`."""
+    taken_ns = []
+    for _ in range(runs):
+        started_ns = now_ns()
+        await executor.run(work.graph, x=work.feed)
+        taken_ns.append(now_ns() - started_ns)
+    await work.run(executor)
+    if len(executor.explain(work.graph).regions) != 1:
+        raise WrongResult(f"{work.graph.name} was cut into several regions")
+    return min(taken_ns) / 1e9
+
+
+async def own_us(executor: fa.Executor, work: Work, runs: int) -> float:
+    """What a run takes of the own threads' time, while there is nothing else to do."""
+    for number in range(runs + runs // 10):
+        if number == runs // 10:  # what came before has left the processor's caches to others
+            own = OwnTime()
+        await executor.run(work.graph, x=work.feed)
+    return own.us() / runs
 
 
 def chain(kernels: int) -> Work:
