@@ -60,12 +60,12 @@ class Launches:
 
     def run(self, stream: Stream) -> None:
         """Put them on a stream. Within `Context.here`; raises what the driver raises."""
-        with stream.raw:
-            for function, args in self._calls:
-                if function is None:
-                    stream.context.driver.blas.gemmStridedBatchedEx(stream.blas, *args)
-                else:
-                    function(*args)
+        raw = stream.raw
+        for function, args in self._calls:
+            if function is None:
+                stream.context.driver.blas.gemmStridedBatchedEx(stream.blas, *args)
+            else:
+                function(*args, 0, raw)
 
 
 class Script:

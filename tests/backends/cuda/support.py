@@ -35,6 +35,7 @@ class Doubled:
     """Devices of a double, and what is looked at when they are closed."""
 
     def __init__(self, models: int | Sequence[DeviceModel] = 1, memory_nbytes: int | None = None, **options: Any):
+        options.setdefault("cache", "0")
         self.machine: Machine = install(models)
         self.devices: list[CudaDevice] = open_devices(CudaOptions(**options), OpenOptions(memory_nbytes=memory_nbytes))
         #: Whether nothing may be left of them: not where one is lost.
