@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.cuda.statuses import STICKY, status_of
 from fuel_async.backends.cuda.streams import Stream
+from fuel_async.errors import DeviceLost
 
 if TYPE_CHECKING:
     from fuel_async.backends.cuda.context import Context
@@ -48,7 +49,7 @@ class Captures:
             try:
                 graph = self._captured(launches)
             except Exception as error:
-                if status_of(error) in STICKY:
+                if isinstance(error, DeviceLost) or status_of(error) in STICKY:
                     raise
                 self._note(f"{what} is launched kernel by kernel, since its capture failed: {error}")
                 return None

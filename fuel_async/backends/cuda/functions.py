@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.cuda.compiling import Compiler
 from fuel_async.backends.cuda.kernels.code import ENTRY, code_of
-from fuel_async.errors import InternalError
+from fuel_async.backends.cuda.statuses import error_of
+from fuel_async.errors import DeviceLost, InternalError
 
 if TYPE_CHECKING:
     from fuel_async.backends.cuda.context import Context
@@ -33,10 +34,13 @@ class Functions:
         """
         found = self._made.get(shader)
         if found is None:
-            with self._lock:
-                found = self._made.get(shader)
-                if found is None:
-                    found = self._made[shader] = self._make(shader)
+            try:
+                with self._lock:
+                    found = self._made.get(shader)
+                    if found is None:
+                        found = self._made[shader] = self._make(shader)
+            except DeviceLost as error:
+                raise self._context.noted(error) from None
         return found
 
     def _make(self, shader: Shader) -> Any:
@@ -53,7 +57,7 @@ class Functions:
                         return self._loaded(kept)
                 return self._loaded(self._compiler.compiled(code))
         except Exception as error:
-            raise context.failed(error, f"loading {shader.name}") from None
+            raise error_of(context.name, f"loading {shader.name}", error) from None
 
     def _loaded(self, cubin: bytes) -> Any:
         module = self._context.cuda.function.Module()

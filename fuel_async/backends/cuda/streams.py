@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.cuda.blas import Handle
+from fuel_async.backends.cuda.statuses import error_of
 
 if TYPE_CHECKING:
     from fuel_async.backends.cuda.context import Context
@@ -22,7 +23,7 @@ class Stream:
             with context.here():
                 self.raw: Any = context.own(context.cuda.Stream(non_blocking=True))
         except Exception as error:
-            raise context.failed(error, "cudaStreamCreate") from None
+            raise error_of(context.name, "cudaStreamCreate", error) from None
         self.ptr: int = self.raw.ptr
         self._blas: Handle | None = None
 
