@@ -34,7 +34,6 @@ from tests.backends.cuda.support import (
     copied,
     put,
     values,
-    wait_all,
 )
 
 if TYPE_CHECKING:
