@@ -17,6 +17,8 @@ from fuel_async.testing.cuda_double.work import Operation
 if TYPE_CHECKING:
     from typing import Self
 
+    from fuel_async.testing.cuda_double.machine import Machine
+
 NON_BLOCKING = 1
 
 
@@ -36,7 +38,10 @@ def streamCreateWithFlags(flags: int) -> int:
 
 def streamDestroy(stream: int) -> None:
     """Give a stream back; what it was given is done first, behind the caller's back."""
-    machine = installed()
+    _give_back(installed(), stream)
+
+
+def _give_back(machine: Machine, stream: int) -> None:
     work = machine.take_out(machine.streams, stream)
     machine.captures.drop(work)
     work.close(drops=False)
@@ -243,9 +248,7 @@ class Stream(_BaseStream):
 
     def __del__(self) -> None:
         if self._machine is not None and not sys.is_finalizing() and self.ptr in self._machine.streams:
-            work = self._machine.take_out(self._machine.streams, self.ptr)
-            self._machine.captures.drop(work)
-            work.close(drops=False)
+            _give_back(self._machine, self.ptr)
 
     @classmethod
     def from_external(cls, obj: Any) -> Stream:

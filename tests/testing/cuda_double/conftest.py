@@ -31,6 +31,7 @@ def rig() -> Iterator[Rig]:
     made = Rig.of(2)
     yield made
     made.gates.open()
+    made.other_gates.open()
     for device in range(len(made.machine.gpus)):
         made.machine.release(device)
     gc.collect()

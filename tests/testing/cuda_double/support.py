@@ -15,8 +15,8 @@ from fuel_async.testing.cuda_double import DeviceModel, Machine, install
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: How long a test waits for what must come.
-LONG_S = 10.0
+#: How long a test waits for what must come, and for what must not.
+LONG_S, SHORT_S = 10.0, 0.03
 
 
 class Gates:
@@ -47,6 +47,8 @@ class Rig:
     cupy: Any
     runtime: Any
     gates: Gates
+    #: A second set, of the kernels "other_gate".
+    other_gates: Gates
     #: Arguments of the kernels "note", in the order in which they ran, and their threads.
     noted: list[Any] = field(default_factory=list)
     threads: list[str] = field(default_factory=list)
@@ -54,10 +56,10 @@ class Rig:
 
     @classmethod
     def of(cls, devices: int | Sequence[DeviceModel], **options: Any) -> Rig:
-        gates = Gates()
-        kernels: dict[str, Callable[..., None]] = {"gate": gates.kernel}
+        gates, others = Gates(), Gates()
+        kernels: dict[str, Callable[..., None]] = {"gate": gates.kernel, "other_gate": others.kernel}
         machine = install(devices, kernels=kernels, **options)
-        rig = cls(machine, import_module("cupy"), import_module("cupy.cuda.runtime"), gates)
+        rig = cls(machine, import_module("cupy"), import_module("cupy.cuda.runtime"), gates, others)
         machine.kernels |= {"note": rig._note, "crash": _crash, "add_one": _add_one}
         if machine.absence is None:
             rig._load()

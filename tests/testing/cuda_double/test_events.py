@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.testing.cuda_double.support import LONG_S, Rig
+from tests.testing.cuda_double.support import LONG_S, SHORT_S, Rig
 
 
 def test_an_event_that_was_never_recorded_is_done(rig: Rig) -> None:
@@ -57,15 +57,18 @@ def test_a_recorded_event_marks_its_new_place(rig: Rig) -> None:
 def test_a_stream_waits_for_where_an_event_was_when_told(rig: Rig) -> None:
     first, second, waiting = rig.stream(), rig.stream(), rig.stream()
     event = rig.event()
+    rig.gate(first)
     rig.launch(first, "note", 1)
-    first.synchronize()
     first.record(event)
-    rig.gate(second)
+    rig.gate(waiting)  # the wait comes to its turn after the event has moved
     waiting.wait_event(event)
+    rig.launch(second, "other_gate")
     second.record(event)  # moves the event, not the wait
     rig.launch(waiting, "note", 2)
+    rig.gates.open()
     waiting.synchronize()
     assert rig.noted == [1, 2]
+    assert rig.runtime.eventQuery(event.ptr) == 600
 
 
 def test_a_stream_waits_for_an_event_of_another_device(rig: Rig) -> None:
@@ -115,7 +118,7 @@ def test_waiting_for_an_event_lets_other_threads_run(rig: Rig) -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert not done.is_set()
+    assert not done.wait(SHORT_S)
     rig.gates.open()
     assert done.wait(LONG_S)
     thread.join(LONG_S)

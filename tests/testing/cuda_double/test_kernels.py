@@ -47,6 +47,23 @@ def test_cuda_c_runs(rig: Rig) -> None:
     np.testing.assert_array_equal(got, (np.arange(100) * 2 + 0.5)[::-1])
 
 
+@pytest.mark.parametrize("shape", [(1,), ()])
+def test_a_structure_is_read_at_the_launch(rig: Rig, shape: tuple[int, ...]) -> None:
+    stream = rig.stream()
+    given, result = rig.upload(stream, np.ones(4, np.float32)), rig.memory(16)
+    scale = rig.cupy.RawKernel(SCALE, "scale", OPTIONS)
+    scale.compile()
+    push = np.zeros(shape, PUSH)
+    push["n"], push["by"] = 4, 2.0
+    rig.gate(stream)
+    with stream:
+        scale((1,), (32,), (given, result, push))
+    push["by"] = 3.0
+    rig.gates.open()
+    with stream:
+        assert rig.cupy.ndarray((4,), np.float32, result).get().tolist() == [2.5] * 4
+
+
 def test_what_does_not_compile_has_the_compilers_words(rig: Rig) -> None:
     rig.stream()
     exception = import_module("cupy.cuda.compiler").CompileException

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fuel_async.testing.cuda_double import DeviceModel
-from tests.testing.cuda_double.support import LONG_S, Rig, bytes_at
+from tests.testing.cuda_double.support import LONG_S, SHORT_S, Rig, bytes_at
 
 H2H, H2D, D2H, D2D, DEFAULT = range(5)
 
@@ -60,7 +60,7 @@ def test_freeing_waits_for_what_its_device_was_given(rig: Rig) -> None:
 
     thread = threading.Thread(target=free)
     thread.start()
-    assert not freed.is_set()
+    assert not freed.wait(SHORT_S)
     assert rig.machine.leaks().blocks == 1
     rig.gates.open()
     assert freed.wait(LONG_S)
@@ -166,7 +166,7 @@ def test_a_copy_to_pageable_memory_is_done_when_the_call_returns(rig: Rig) -> No
 
     thread = threading.Thread(target=copy)
     thread.start()
-    assert not returned.is_set()
+    assert not returned.wait(SHORT_S)
     rig.gates.open()
     assert returned.wait(LONG_S)
     thread.join(LONG_S)

@@ -13,7 +13,7 @@ from fuel_async.testing.cuda_double import DeviceModel, LegacyStreamUsed, uninst
 from fuel_async.testing.cuda_double.faults import Faults
 from fuel_async.testing.cuda_double.gpu import Gpu
 from fuel_async.testing.cuda_double.work import THREAD_PREFIX
-from tests.testing.cuda_double.support import LONG_S, Rig, in_thread
+from tests.testing.cuda_double.support import LONG_S, SHORT_S, Rig, in_thread
 
 
 def test_work_runs_in_order_in_the_threads_of_streams(rig: Rig) -> None:
@@ -84,7 +84,7 @@ def test_synchronizing_lets_other_threads_run(rig: Rig) -> None:
     thread = threading.Thread(target=wait)
     thread.start()
     assert began.wait(LONG_S)
-    assert not ended.is_set()
+    assert not ended.wait(SHORT_S)
     rig.gates.open()
     thread.join(LONG_S)
     assert ended.is_set()
