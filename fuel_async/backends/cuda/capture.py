@@ -38,6 +38,15 @@ class Captures:
         self.made = 0
         self.reasons: list[str] = []
 
+    def prepare(self, *, products: bool) -> None:
+        """Make what captures need, if there are to be any. Within `Context.here`; raises what the driver raises."""
+        if self.is_wanted:
+            with self._context.driver.capture_lock:
+                if self._stream is None:
+                    self._stream = Stream(self._context)
+                if products:
+                    _ = self._stream.blas
+
     def capture(self, launches: Launches, owner: object, what: str) -> Any | None:
         """Make the graph of `launches`, which ends with its owner; None where it cannot be: `reasons` says why.
 

@@ -87,6 +87,11 @@ class Script:
         """How many there are."""
         return len(self._steps)
 
+    @property
+    def products(self) -> bool:
+        """Whether cuBLAS is needed."""
+        return any(isinstance(step, _Product) for step in self._steps)
+
     def add(self, dispatch: Dispatch | Gemm, operands: Sequence[Bound]) -> None:
         """Append a dispatch of a kernel with these operands. Compiles its code: up to a second, the first time."""
         if isinstance(dispatch, Gemm):
