@@ -79,11 +79,20 @@ class Captures:
             launches.run(stream)
             return stream.raw.end_capture()
         except BaseException:
-            self._stream = None  # the next capture has a stream that nothing went wrong on
             with contextlib.suppress(Exception):
                 stream.raw.end_capture()
+            if _captures(stream):  # the next one has a stream on which nothing went wrong
+                self._stream = None
             raise
 
     def _note(self, reason: str) -> None:
         if len(self.reasons) < REASONS_KEPT:
             self.reasons.append(reason)
+
+
+def _captures(stream: Stream) -> bool:
+    """Whether a stream is still captured, or cannot say."""
+    try:
+        return bool(stream.raw.is_capturing())
+    except Exception:
+        return True
