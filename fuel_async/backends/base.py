@@ -72,7 +72,7 @@ class Memory(Protocol):
 
 
 class Device(Protocol):
-    """An opened device."""
+    """An opened device. It may have `notes`, too: words about it for who reads an executor's statistics."""
 
     @property
     def location(self) -> DeviceLocation:

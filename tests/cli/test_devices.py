@@ -98,6 +98,7 @@ def test_what_a_device_cannot_tell_is_unknown(fuel: Callable[..., Outcome], inst
         return SimpleNamespace(
             info=info, location=info.location, rates=rates, memory=memory, lanes=(), slot_capacity=2,
             memory_location=CPU_DEVICE, close=lambda: None, pending_work_count=lambda: 0, pending_work_ns=lambda: 0,
+                lost=None,
         )  # fmt: skip
 
     info = DeviceInfo(DeviceLocation(BackendId("npu"), 1), "An NPU", None)

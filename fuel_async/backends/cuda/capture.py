@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.cuda.statuses import STICKY, status_of
 from fuel_async.backends.cuda.streams import Stream
+from fuel_async.errors import DeviceLost
 
 if TYPE_CHECKING:
     from fuel_async.backends.cuda.context import Context
@@ -37,6 +38,15 @@ class Captures:
         self.made = 0
         self.reasons: list[str] = []
 
+    def prepare(self, *, products: bool) -> None:
+        """Make what captures need, if there are to be any. Within `Context.here`; raises what the driver raises."""
+        if self.is_wanted:
+            with self._context.driver.capture_lock:
+                if self._stream is None:
+                    self._stream = Stream(self._context)
+                if products:
+                    _ = self._stream.blas
+
     def capture(self, launches: Launches, owner: object, what: str) -> Any | None:
         """Make the graph of `launches`, which ends with its owner; None where it cannot be: `reasons` says why.
 
@@ -48,7 +58,7 @@ class Captures:
             try:
                 graph = self._captured(launches)
             except Exception as error:
-                if status_of(error) in STICKY:
+                if isinstance(error, DeviceLost) or status_of(error) in STICKY:
                     raise
                 self._note(f"{what} is launched kernel by kernel, since its capture failed: {error}")
                 return None
@@ -69,11 +79,20 @@ class Captures:
             launches.run(stream)
             return stream.raw.end_capture()
         except BaseException:
-            self._stream = None  # the next capture has a stream that nothing went wrong on
             with contextlib.suppress(Exception):
                 stream.raw.end_capture()
+            if _captures(stream):  # the next one has a stream on which nothing went wrong
+                self._stream = None
             raise
 
     def _note(self, reason: str) -> None:
         if len(self.reasons) < REASONS_KEPT:
             self.reasons.append(reason)
+
+
+def _captures(stream: Stream) -> bool:
+    """Whether a stream is still captured, or cannot say."""
+    try:
+        return bool(stream.raw.is_capturing())
+    except Exception:
+        return True

@@ -53,13 +53,23 @@ class CopyLane(Line):
 class _Copy(Work):
     """One copy."""
 
-    __slots__ = ("_lane", "_pocket", "dst", "src")
+    __slots__ = ("_lane", "_pocket")
 
     def __init__(self, lane: CopyLane, src: Any, dst: Any, waits: Sequence[CompletionHandle]) -> None:
         super().__init__(lane, (src, dst), waits, _START_NS + src.nbytes // _BYTES_PER_NS)
-        self._lane, self.src, self.dst = lane, src, dst
+        self._lane = lane
         #: The number of its pocket; None without.
         self._pocket: int | None = None
+
+    @property
+    def src(self) -> Any:
+        """What is copied."""
+        return self.held[0]
+
+    @property
+    def dst(self) -> Any:
+        """Where it goes."""
+        return self.held[1]
 
     def can_begin(self) -> bool:
         if self.src.nbytes <= POCKET_NBYTES:

@@ -56,7 +56,8 @@ class CudaDevice:
         )
         alone = CudaLane(context, watch, len(self.lanes))
         limits = physical.limits(has_blas=driver.has_blas)
-        self.site = Site(context, self.memory, Functions(context, limits), Captures(context), limits, alone)
+        functions, streams = Functions(context, limits), tuple([lane.stream for lane in (*self.lanes, alone)])
+        self.site = Site(context, self.memory, functions, Captures(context), limits, streams, alone)
         self.memory.site = self.site
         self._inflight = inflight_of(info.location)
         #: For the kernels that they were derived from: that takes a millisecond.

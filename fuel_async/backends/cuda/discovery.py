@@ -6,7 +6,7 @@ its children: see `driver.NoDriver`.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.base import Absent, BackendSpec, DeviceInfo, OpenOptions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fuel_async.backends.cuda.device import CudaDevice
 
 
-@cache
+@lru_cache(1)
 def _driver(generation: int, cupy: ModuleType) -> Driver:
     """The process's one; a forked child has its own."""
     return Driver(cupy)

@@ -1,15 +1,15 @@
-"""Kernels as the driver has them: compiled from CUDA C, each once a device.
-
-CuPy keeps what NVRTC gives on disk, by source, options and architecture, so a process that comes later only loads it.
-"""
+"""Kernels as the driver has them: compiled from CUDA C and loaded, each once a device."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
+from fuel_async.backends.cuda.compiling import Compiler
 from fuel_async.backends.cuda.kernels.code import ENTRY, code_of
-from fuel_async.errors import InternalError
+from fuel_async.backends.cuda.statuses import error_of
+from fuel_async.errors import DeviceLost, InternalError
 
 if TYPE_CHECKING:
     from fuel_async.backends.cuda.context import Context
@@ -17,26 +17,30 @@ if TYPE_CHECKING:
 
 
 class Functions:
-    """All compiled kernels of a device; they live as long as its context. Any thread."""
+    """All kernels of a device; they live as long as its context. Any thread."""
 
     def __init__(self, context: Context, limits: Limits) -> None:
         self._context, self._limits, self._lock = context, limits, threading.RLock()
+        self._compiler = Compiler(context)
         self._made: dict[Shader, Any] = context.own({})
 
     def __len__(self) -> int:
         return len(self._made)
 
     def get(self, shader: Shader) -> Any:
-        """What launches a shader: (grid, block, args). Takes up to a second the first time on a machine. `DeviceError`.
+        """What launches a shader: (grid, block, args, shared bytes, stream). Takes up to a second the first time.
 
-        `InternalError` has the compiler's log where it refuses the source.
+        `DeviceError` when the driver refuses, `InternalError` when the compiler does.
         """
         found = self._made.get(shader)
         if found is None:
-            with self._lock:
-                found = self._made.get(shader)
-                if found is None:
-                    found = self._made[shader] = self._make(shader)
+            try:
+                with self._lock:
+                    found = self._made.get(shader)
+                    if found is None:
+                        found = self._made[shader] = self._make(shader)
+            except DeviceLost as error:
+                raise self._context.noted(error) from None
         return found
 
     def _make(self, shader: Shader) -> Any:
@@ -47,10 +51,15 @@ class Functions:
         code = code_of(shader)
         try:
             with context.here():
-                return context.driver.cupy.RawModule(code=code.text, options=code.options).get_function(ENTRY)
-        except context.cuda.compiler.CompileException as error:
-            raise InternalError(
-                f"shader {shader.name} was refused by the compiler of {context.name}: {error}"
-            ) from None
+                kept = self._compiler.kept(code)
+                if kept is not None:
+                    with contextlib.suppress(RuntimeError):  # it may be damaged
+                        return self._loaded(kept)
+                return self._loaded(self._compiler.compiled(code))
         except Exception as error:
-            raise context.failed(error, f"loading {shader.name}") from None
+            raise error_of(context.name, f"loading {shader.name}", error) from None
+
+    def _loaded(self, cubin: bytes) -> Any:
+        module = self._context.cuda.function.Module()
+        module.load(cubin)
+        return module.get_function(ENTRY)

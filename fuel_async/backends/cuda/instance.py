@@ -74,6 +74,7 @@ class CudaInstance:
         self._is_eager = not site.captures.is_wanted
         plan_calls(program, site.context.name, site.memory.alignment, site.limits, self._script.add, breathe)
         self._is_eager = self._is_eager or self._script.dispatches < LEAST_LAUNCHES
+        site.prepare(products=self._script.products)
 
     @property
     def predicted_ns(self) -> int:

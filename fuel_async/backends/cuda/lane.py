@@ -61,7 +61,7 @@ class CudaLane(Line):
 class _Program(Work):
     """One run of an instance."""
 
-    __slots__ = ("_given", "_instance")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class _Program(Work):
         given: tuple[Sequence[Any], ...],
         waits: Sequence[CompletionHandle],
     ) -> None:
-        super().__init__(lane, (instance, *given), waits, instance.predicted_ns)
-        self._instance, self._given = instance, given
+        super().__init__(lane, (instance, given), waits, instance.predicted_ns)
 
     def begin(self, stream: Stream) -> None:
-        self._instance.launch(stream, self._given)
+        instance, given = self.held
+        instance.launch(stream, given)

@@ -184,7 +184,7 @@ class Line:
 
     def _begin(self, work: Work, siblings: Sequence[Point]) -> Exception | None:
         """The error after which nothing of the work is on the stream; one that came later is the work's own."""
-        context, stream = self.context, self.stream
+        context, stream, event = self.context, self.stream, None
         try:
             with context.here():
                 event = context.events.take()
@@ -201,6 +201,8 @@ class Line:
                     return context.unheard(work.error or error, "cudaEventRecord")
                 work.event = work.point.event = event
         except Exception as error:
+            if event is not None and work.event is None:
+                context.events.give(event)
             return error
         return None
 
@@ -258,25 +260,32 @@ class Line:
                 self._late -= 1
 
     def _ended(self, work: Work, error: BaseException | None) -> None:
-        now_ns = perf_counter_ns()
-        started_ns = min(max(work.ready_ns, self._free_ns), now_ns)
+        now_ns, free_ns = perf_counter_ns(), self._free_ns
         self._free_ns = now_ns
+        timing = self._timing(work, free_ns, now_ns)
         with self._lock:
             if work not in self._line:
                 return  # it was given up
             del self._line[work]
             self._pending_ns -= work.handle.predicted_ns
-            self._busy_ns += now_ns - started_ns
-        timing = Timing(self.location, self.name, work.handle.submitted_ns, started_ns, now_ns, now_ns - started_ns)
+            self._busy_ns += timing.work_ns
         late = () if error is not None else [wait for wait in work.waits if not wait.done()]
         if late:
-            self._settle_after(work, timing, late)
+            self._settle_after(work, late, free_ns, now_ns)
         else:
             work.settle(timing, error)
         if self._closed:
             self._end_if_idle()
 
-    def _settle_after(self, work: Work, timing: Timing, late: Sequence[CompletionHandle]) -> None:
+    def _timing(self, work: Work, free_ns: int, now_ns: int) -> Timing:
+        """When it ran: from when the stream was free and all that it waited for had ended, as far as that is known."""
+        ends = [
+            outcome.finished_ns for wait in work.waits if wait.done() and isinstance(outcome := wait.outcome(), Timing)
+        ]
+        started_ns = min(max(work.ready_ns, free_ns, *ends), now_ns)
+        return Timing(self.location, self.name, work.handle.submitted_ns, started_ns, now_ns, now_ns - started_ns)
+
+    def _settle_after(self, work: Work, late: Sequence[CompletionHandle], free_ns: int, now_ns: int) -> None:
         """Settle when it is known how what it waited for ended: another line's thread may be a moment behind."""
         work.before = len(late)
 
@@ -285,7 +294,7 @@ class Line:
                 work.before -= 1
                 last = not work.before
             if last:
-                work.settle(timing, None)
+                work.settle(self._timing(work, free_ns, now_ns), None)
 
         for wait in late:
             wait.add_done_callback(settled)

@@ -13,8 +13,9 @@ import numpy as np
 
 from fuel_async.backends.blocks import DEFAULT_BUDGET_SHARE, Block, Blocks, Stretch
 from fuel_async.backends.cuda.interchange import DLPACK_CUDA, array_interface, exported
+from fuel_async.backends.cuda.statuses import error_of
 from fuel_async.dispatch import SlotClass, SlotTable
-from fuel_async.errors import InternalError
+from fuel_async.errors import DeviceLost, InternalError
 from fuel_async.ir import DType
 from fuel_async.streams import fresh
 
@@ -140,7 +141,10 @@ class CudaMemory:
         """A row-major array. `OutOfMemory` as for an arena, `DeviceLost` on a lost device."""
         if self.context.lost is not None:
             raise fresh(self.context.lost)
-        taken = self._blocks.take(math.prod(shape) * dtype.nbytes)
+        try:
+            taken = self._blocks.take(math.prod(shape) * dtype.nbytes)
+        except DeviceLost as error:  # noted here: who hears of it may allocate, so no lock may be held
+            raise self.context.noted(error) from None
         made = CudaArray(self, taken.block, taken.offset, shape, dtype)
         self._blocks.free_with(made, taken)
         return made
@@ -158,7 +162,7 @@ class CudaMemory:
             with context.here():
                 memory = context.cuda.Memory(nbytes)
         except Exception as error:
-            raise context.failed(error, "cudaMalloc", nbytes, self.budget_nbytes) from None
+            raise error_of(context.name, "cudaMalloc", error, nbytes, self.budget_nbytes) from None
         block = CudaBlock(number, nbytes, int(memory.ptr))
         context.end_with(block, memory)
         return block

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fuel_async.backends.cuda.memory import CudaArray
 from fuel_async.backends.cuda.script import Launches, Script
 from fuel_async.backends.grids.operands import Bound, bound
-from fuel_async.errors import KernelArgumentError
+from fuel_async.errors import DeviceError, KernelArgumentError
 from fuel_async.ir import DType, Layout, SubstrateClass, TensorType
 from fuel_async.storage import read_storage, write_storage
 
@@ -31,7 +31,8 @@ def run_once(
 ) -> None:
     """Run a kernel over storages of one device, and wait for it. Blocks.
 
-    `KernelArgumentError` for storages that do not lie there, `DeviceError` for what the device may do.
+    `KernelArgumentError` for storages that do not lie there, `DeviceError` for what the device may do: then the outputs
+    are poisoned.
     """
     op, storages = kernel.op.value, (*inputs, *outputs)
     arrays = [_array(op, storage) for storage in storages]
@@ -58,7 +59,13 @@ def run_once(
         script = Script(site)
         for dispatch in kernel.dispatches([one.operand for one in operands], params, site.limits):
             script.add(dispatch, operands)
-        site.lane.submit(_Once(script.bind(lambda space: arrays[space[1]])), arrays).wait()
+        handle = site.lane.submit(_Once(script.bind(lambda space: arrays[space[1]])), arrays)
+        try:
+            handle.wait()
+        except DeviceError:  # it may have written half
+            for storage in outputs:
+                storage.poison()
+            raise
 
 
 class _Once:

@@ -37,6 +37,8 @@ class CudaOptions:
     peers: bool = True
     #: Fill freed memory, so that what reads it shows.
     poison: bool = False
+    #: The folder of compiled kernels; the user's cache for an empty one, none for "0".
+    cache: str = ""
     #: Seconds that a submission may take on the device.
     deadline_s: float = DEADLINE_S
 
@@ -74,5 +76,6 @@ _READ: Mapping[str, Callable[[str], Any]] = {
     "capture": _flag,
     "peers": _flag,
     "poison": _flag,
+    "cache": str,
     "deadline_s": float,
 }

@@ -60,12 +60,12 @@ class Launches:
 
     def run(self, stream: Stream) -> None:
         """Put them on a stream. Within `Context.here`; raises what the driver raises."""
-        with stream.raw:
-            for function, args in self._calls:
-                if function is None:
-                    stream.context.driver.blas.gemmStridedBatchedEx(stream.blas, *args)
-                else:
-                    function(*args)
+        raw = stream.raw
+        for function, args in self._calls:
+            if function is None:
+                stream.context.driver.blas.gemmStridedBatchedEx(stream.blas, *args)
+            else:
+                function(*args, 0, raw)
 
 
 class Script:
@@ -86,6 +86,11 @@ class Script:
     def dispatches(self) -> int:
         """How many there are."""
         return len(self._steps)
+
+    @property
+    def products(self) -> bool:
+        """Whether cuBLAS is needed."""
+        return any(isinstance(step, _Product) for step in self._steps)
 
     def add(self, dispatch: Dispatch | Gemm, operands: Sequence[Bound]) -> None:
         """Append a dispatch of a kernel with these operands. Compiles its code: up to a second, the first time."""

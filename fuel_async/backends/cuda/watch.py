@@ -6,6 +6,7 @@ time to time, while there is work, and settles what will never be heard of.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from time import perf_counter_ns
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 from fuel_async.errors import DeviceLost
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fuel_async.backends.cuda.context import Context
     from fuel_async.backends.cuda.line import Line
 
@@ -28,7 +31,7 @@ class Watch:
 
     def __init__(self, context: Context) -> None:
         self._name = context.name
-        self._lines: weakref.WeakSet[Line] = weakref.WeakSet()
+        self._lines: list[weakref.ref[Line]] = []
         self._bell, self._over, self._lock = threading.Event(), threading.Event(), threading.Lock()
         self._shift = _Shift(weakref.ref(context), self._lines, self._bell, self._over, context.options.deadline_s)
         self._thread: threading.Thread | None = None
@@ -36,12 +39,13 @@ class Watch:
 
     def add(self, line: Line) -> None:
         """Look after a line, too."""
-        self._lines.add(line)
+        self._lines.append(weakref.ref(line))
 
     def remove(self, line: Line) -> None:
         """Look after a line no longer; with the last one the thread ends."""
-        self._lines.discard(line)
-        if not self._lines:
+        with self._lock, contextlib.suppress(ValueError):
+            self._lines.remove(weakref.ref(line))
+        if not _alive(self._lines):
             _end(self._over, self._bell)
 
     def wake(self) -> None:
@@ -75,7 +79,7 @@ class _Shift:
     def __init__(
         self,
         context: weakref.ref[Context],
-        lines: weakref.WeakSet[Line],
+        lines: list[weakref.ref[Line]],
         bell: threading.Event,
         over: threading.Event,
         deadline_s: float,
@@ -95,12 +99,12 @@ class _Shift:
                 self._bell.set()
 
     def _is_busy(self) -> bool:
-        return any(line.pending_count for line in list(self._lines))
+        return any(line.pending_count for line in _alive(self._lines))
 
     def _look(self) -> bool:
         """Whether there is work to look after."""
         now_ns = perf_counter_ns()
-        for line in list(self._lines):
+        for line in _alive(self._lines):
             worked_ns = line.worked_ns(now_ns)
             if worked_ns > self._deadline_ns:
                 self._give_up(f"{line.name} has worked on one submission for {worked_ns / 1e9:.1f} s")
@@ -113,8 +117,12 @@ class _Shift:
         context.lose(DeviceLost(context.name, reason))
         error = context.lost
         assert error is not None  # it was lost before, or just now
-        for line in list(self._lines):
+        for line in _alive(self._lines):
             line.give_up(error)
+
+
+def _alive(lines: Sequence[weakref.ref[Line]]) -> list[Line]:
+    return [line for known in list(lines) if (line := known()) is not None]
 
 
 def _end(over: threading.Event, bell: threading.Event) -> None:

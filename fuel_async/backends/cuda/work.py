@@ -31,7 +31,7 @@ class Work:
     reads_host = False
 
     def __init__(self, line: Line, held: tuple[Any, ...], waits: Sequence[CompletionHandle], predicted_ns: int) -> None:
-        """`held` is what the device works on."""
+        """`held` is what the device works on, let go of just before the outcome is told."""
         self.line, self.held, self.waits = line, held, waits
         self.point = Point(line.order)
         #: What the stream reaches at its end; None where the thread of the line is through with it then.

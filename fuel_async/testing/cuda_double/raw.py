@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from fuel_async.testing.cuda_double.gpu import Gpu
     from fuel_async.testing.cuda_double.machine import Machine
+    from fuel_async.testing.cuda_double.work import StreamWork
 
     #: Runs a kernel: grid, block, arguments, bytes of dynamic shared memory.
     Compiled = Callable[[tuple[int, int, int], tuple[int, int, int], Sequence[Any], int], None]
@@ -94,12 +95,16 @@ def demand_reachable(machine: Machine, gpu: Gpu, addresses: Iterable[int]) -> No
             raise CUDARuntimeError(statuses.ILLEGAL_ADDRESS)
 
 
-def launch(
-    name: str, compiled: Compiled, grid: tuple[int, ...], block: tuple[int, ...], args: Sequence[Any], shared_mem: int
+def launch_on(
+    work: StreamWork,
+    compiled: Compiled,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    args: Sequence[Any],
+    shared_mem: int,
 ) -> None:
-    """Give a kernel to the current stream, which must be of the current device. `CUDARuntimeError`."""
+    """Give a kernel to a stream, which must be of the current device. `CUDARuntimeError`."""
     machine = installed()
-    work = current_stream()
     gpu = machine.enter("launchKernel", work.gpu)
     if gpu.index != machine.here.device:
         raise CUDARuntimeError(statuses.INVALID_HANDLE)
@@ -142,7 +147,7 @@ class RawKernel:
         for sizes, what in ((grid, "grid"), (block, "block")):
             if not isinstance(sizes, tuple):
                 raise TypeError(f"Argument {what!r} has incorrect type (expected tuple, got {type(sizes).__name__})")
-        launch(self.name, self._module._function(self.name), grid, block, args, shared_mem)
+        launch_on(current_stream(), self._module._function(self.name), grid, block, args, shared_mem)
 
     def compile(self, log_stream: Any = None) -> None:
         """Compile it for the current device."""
@@ -184,7 +189,7 @@ class RawModule:
         """Compile it for the current device."""
         machine = installed()
         machine.enter("moduleLoadData", place="compile", unsafe=True)
-        _program(self.code, self.options)
+        compiled_program(self.code, self.options)
 
     def _function(self, name: str) -> Compiled:
         """The function for the current device. Loading it there is a call that a capture forbids."""
@@ -195,11 +200,12 @@ class RawModule:
             if key not in self._functions:
                 machine.enter("moduleLoadData", place="compile", unsafe=True)
                 machine.count("compiles")
-                self._functions[key] = machine.kernels.get(name) or _compiled(self.code, self.options, name)
+                self._functions[key] = machine.kernels.get(name) or compiled_function(self.code, self.options, name)
             return self._functions[key]
 
 
-def _program(code: str, options: tuple[str, ...]) -> Any:
+def compiled_program(code: str, options: tuple[str, ...]) -> Any:
+    """Compile a program for the CPU. `CompileException`."""
     from fuel_async.testing.cuda_double.compiling import CompilationFailed, compiled
 
     try:
@@ -208,8 +214,9 @@ def _program(code: str, options: tuple[str, ...]) -> Any:
         raise CompileException(error.log, code, "kernel.cu", options) from None
 
 
-def _compiled(code: str, options: tuple[str, ...], name: str) -> Compiled:
-    program = _program(code, options)
+def compiled_function(code: str, options: tuple[str, ...], name: str) -> Compiled:
+    """Return a kernel of a program. `CompileException`, and `CUDARuntimeError` when there is none of that name."""
+    program = compiled_program(code, options)
     try:
         function: Compiled = program.function(name)
     except KeyError:

@@ -15,6 +15,7 @@ INVALID_CONFIGURATION: Final = 9
 INSUFFICIENT_DRIVER: Final = 35
 NO_DEVICE: Final = 100
 INVALID_DEVICE: Final = 101
+INVALID_IMAGE: Final = 200
 ECC_UNCORRECTABLE: Final = 214
 PEER_UNSUPPORTED: Final = 217
 INVALID_HANDLE: Final = 400
@@ -55,6 +56,7 @@ TEXTS: Mapping[int, tuple[str, str]] = {
         "cudaErrorPeerAccessUnsupported",
         "peer access is not supported between these two devices",
     ),
+    INVALID_IMAGE: ("cudaErrorInvalidKernelImage", "device kernel image is invalid"),
     INVALID_HANDLE: ("cudaErrorInvalidResourceHandle", "invalid resource handle"),
     ILLEGAL_STATE: ("cudaErrorIllegalState", "the operation cannot be performed in the present state"),
     NOT_FOUND: ("cudaErrorSymbolNotFound", "named symbol not found"),

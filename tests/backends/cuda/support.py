@@ -10,6 +10,7 @@ import numpy as np
 import fuel_async as fa
 from fuel_async.backends.base import OpenOptions
 from fuel_async.backends.cuda import CudaOptions, open_devices
+from fuel_async.backends.cuda.discovery import driver_for
 from fuel_async.cost import Rates
 from fuel_async.ir import CPU_DEVICE, DType
 from fuel_async.plan import Target, make_plan
@@ -35,8 +36,10 @@ class Doubled:
     """Devices of a double, and what is looked at when they are closed."""
 
     def __init__(self, models: int | Sequence[DeviceModel] = 1, memory_nbytes: int | None = None, **options: Any):
+        options.setdefault("cache", "0")
         self.machine: Machine = install(models)
         self.devices: list[CudaDevice] = open_devices(CudaOptions(**options), OpenOptions(memory_nbytes=memory_nbytes))
+        self._driver = driver_for()
         #: Whether nothing may be left of them: not where one is lost.
         self.is_clean = True
 
@@ -52,6 +55,8 @@ class Doubled:
                 assert not leaks, leaks
         finally:
             uninstall()
+            self._driver.graves.clear()  # what a process would keep to its end
+            gc.collect()
 
     def _end(self, device: CudaDevice) -> None:
         device.close()

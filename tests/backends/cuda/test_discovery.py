@@ -173,9 +173,11 @@ def test_a_device_that_is_too_old_says_so() -> None:
 
 
 def test_options_are_read_from_the_environment() -> None:
-    text = "devices=H100*, a100 ; streams=3;capture=0; peers=0;poison=1;deadline_s=2.5"
+    text = "devices=H100*, a100 ; streams=3;capture=0; peers=0;poison=1;cache=/tmp/kept;deadline_s=2.5"
     read = CudaOptions.from_environment({VARIABLE: text})
-    wanted = CudaOptions(("H100*", "a100"), 3, capture=False, peers=False, poison=True, deadline_s=2.5)
+    wanted = CudaOptions(
+        ("H100*", "a100"), 3, capture=False, peers=False, poison=True, cache="/tmp/kept", deadline_s=2.5
+    )
     assert read == wanted
     assert CudaOptions.from_environment({}) == CudaOptions()
 

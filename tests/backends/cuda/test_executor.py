@@ -128,6 +128,28 @@ async def test_a_loop_meets_no_blocking_call(one: Doubled, blockbuster: bb.Block
             check(await executor.run(graph, x=feed(5, seed)), 5, seed)
 
 
+#: All that a run may ask of the driver. No callbacks, no polling, nothing that waits for a stream or a device.
+ASKED = {
+    "copies": {"memcpyAsync", "memcpyPeerAsync", "deviceEnablePeerAccess"},
+    "events": {"eventCreateWithFlags", "eventRecord", "eventSynchronize", "streamWaitEvent"},
+    "graphs": {"streamBeginCapture", "streamEndCapture", "graphInstantiate", "graphLaunch", "graphDestroy"},
+    "kernels": {"launchKernel", "cublasGemm", "cublasCreate", "moduleLoadData"},
+    "memory": {"malloc", "hostAlloc"},
+    "others": {"setDevice", "streamCreateWithPriority"},
+}
+
+
+async def test_nothing_is_asked_of_the_driver_that_blocks_or_calls_back(make: Callable[..., Doubled]) -> None:
+    both = make(2)
+    async with fa.Executor(both.devices, placement="spread") as executor:
+        graph = chain()
+        for _ in range(3):
+            await asyncio.gather(*[executor.run(graph, x=feed(5, seed)) for seed in range(8)])
+        before = both.machine.counts().calls
+        await executor.run(graph, x=feed(5))
+    assert before.keys() <= set[str]().union(*ASKED.values())
+
+
 async def test_regions_go_to_and_fro_between_the_host_and_a_device(one: Doubled) -> None:
     """By turns, whatever that costs: each value crosses the border."""
     (device,) = one.devices

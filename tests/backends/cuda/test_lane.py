@@ -70,6 +70,20 @@ def test_streams_wait_for_each_other_without_the_host(one: Doubled) -> None:
     np.testing.assert_array_equal(arrays[-1].read(), values(64))
 
 
+def test_time_of_work_begins_when_what_it_waits_for_has_ended(make: Callable[..., Doubled]) -> None:
+    """What is learned of a program is not the time of others: those it waited for, and those before it."""
+    one = make([DeviceModel(kernel_s=0.05)])
+    (device,) = one.devices
+    works = [Work(device, seed) for seed in range(3)]
+    first = works[0].submit()
+    behind, beside = works[1].submit(), works[2].submit([first], lane=1)
+    wait_all([first, behind, beside])
+    end_ns = first.result().finished_ns
+    for later in (behind.result(), beside.result()):
+        assert later.submitted_ns < end_ns <= later.started_ns < later.finished_ns
+        assert later.work_ns == later.finished_ns - later.started_ns
+
+
 def test_devices_wait_for_each_other_without_the_host(make: Callable[..., Doubled]) -> None:
     both = make(2)
     works = [Work(device, seed) for seed, device in enumerate(both.devices)]

@@ -235,3 +235,25 @@ def test_kernels_are_compiled_once_a_device(one: Doubled) -> None:
     for _ in range(3):
         device.instantiate(copied(device), [])
     assert len(device.site.functions) == one.machine.counts().compiles == 1
+
+
+def test_what_a_first_launch_needs_is_there_when_a_program_is_bound(one: Doubled) -> None:
+    """cuBLAS takes a tenth of a second to start: not while a loop waits for a submission."""
+    (device,) = one.devices
+
+    def build(graph: fa.Graph) -> None:
+        x = graph.input("x", (8, 8), fa.f32)
+        graph.output("y", (x @ x).relu())
+
+    (region,) = planned(device, build).regions
+    device.instantiate(copied(device), [])
+    assert "cublasCreate" not in one.machine.counts().calls
+    instance = device.instantiate(region.program, [])
+    before = one.machine.counts().calls
+    x, y = put(device, values(64).reshape(8, 8)), put(device, np.zeros((8, 8), np.float32))
+    for lane in (0, 1, 0, 1):
+        device.lanes[lane].submit(instance, [x], [y]).wait(PATIENCE_S)
+    after = one.machine.counts().calls
+    assert instance.graphs == 1
+    for call in ("cublasCreate", "streamCreateWithPriority", "moduleLoadData"):
+        assert after[call] == before[call], call

@@ -189,16 +189,6 @@ class TestReductions:
                 assert got.tolist() == places.tolist(), rig.name
 
 
-    def test_of_many_equal_ones_and_of_many_nan_it_is_the_first(self, devices: list[Rig]) -> None:
-        rng = np.random.default_rng(0)
-        x = rng.integers(0, 3, (60, 700)).astype(np.float32)
-        x[::2][rng.random((30, 700)) < 0.01] = np.nan
-        for rig in devices:
-            for op, places in ((OpKind.ArgMaxDim, x.argmax(1)), (OpKind.ArgMinDim, x.argmin(1))):
-                got = rig.run(KERNELS[op, (F32, DType.U32)], [x], (60,), OpParams.Reduce((1,)))
-                assert got.tolist() == places.tolist(), rig.name
-
-
 class TestMatmul:
     def _check(self, devices: list[Rig], dtype: DType, left: Array, right: Array, params: Any, margin: float) -> None:
         share = left.shape[0] // right.shape[0] if left.ndim > 2 else 1
