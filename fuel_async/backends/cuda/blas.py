@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,20 +26,19 @@ _FACTORS: Mapping[DType, np.ndarray[Any, Any]] = {
 class Handle:
     """A cuBLAS handle. It is destroyed with its last holder."""
 
-    __slots__ = ("_blas", "number")
+    __slots__ = ("__weakref__", "number")
 
     def __init__(self, blas: Any, stream: int) -> None:
         """Make it for a stream of the current device. Raises what cuBLAS raises."""
-        self._blas = blas
         self.number: int = blas.create()
+        weakref.finalize(self, _destroy, blas, self.number).atexit = False  # the driver may be gone by then
         blas.setStream(self.number, stream)
         blas.setMathMode(self.number, MATH_MODE)
 
-    def __del__(self) -> None:
-        number = getattr(self, "number", None)
-        if number is not None:
-            with contextlib.suppress(Exception):  # at the end of the process the driver may be gone
-                self._blas.destroy(number)
+
+def _destroy(blas: Any, number: int) -> None:
+    with contextlib.suppress(Exception):  # that of a lost device
+        blas.destroy(number)
 
 
 def arguments(gemm: Gemm, address: Callable[[int], int]) -> tuple[Any, ...]:

@@ -54,6 +54,7 @@ _IGNORED = frozenset({
     "std", "fmad", "gpu-architecture", "arch", "default-device", "extra-device-vectorization", "ftz", "prec-div",
     "prec-sqrt", "restrict", "device-as-default-execution-space", "minimal", "generate-line-info", "lineinfo",
 })  # fmt: skip
+_INCLUDES = ("-I", "--include-path=")
 _KERNEL = re.compile(
     r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)"
 )
@@ -229,6 +230,8 @@ def _macros(options: Sequence[str]) -> dict[str, str]:
         name, _, value = option.removeprefix("--define-macro=").removeprefix("-D").partition("=")
         if option.startswith(("-D", "--define-macro=")) and name.isidentifier():
             found[name] = value or "1"
+        elif option.startswith(_INCLUDES):
+            continue  # the headers here stand for the toolkit's
         elif not option.startswith("-") or option.lstrip("-").split("=")[0] not in _IGNORED:
             known = ", ".join(sorted(_IGNORED))
             raise UserError(f"{option!r} is no option that programs are compiled with here; known are D, {known}")

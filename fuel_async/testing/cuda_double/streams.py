@@ -246,8 +246,9 @@ class Stream(_BaseStream):
         super().__init__(ptr, machine.here.device)
         self._machine = machine
 
-    def __del__(self) -> None:
-        if self._machine is not None and not sys.is_finalizing() and self.ptr in self._machine.streams:
+    def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
+        # By a default: at the end of the process the names of the module are gone.
+        if self._machine is not None and not is_finalizing() and self.ptr in self._machine.streams:
             _give_back(self._machine, self.ptr)
 
     @classmethod

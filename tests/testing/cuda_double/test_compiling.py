@@ -395,6 +395,10 @@ def test_options_that_are_not_known_are_refused() -> None:
         compiled(SCALE, ["--use_fast_math"])
 
 
+def test_folders_of_headers_are_taken_and_not_looked_into() -> None:
+    assert compiled(SUM, ["-I/somewhere/else", "--include-path=/nowhere"]).names == compiled(SUM).names
+
+
 def test_what_is_compiled_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(compiling, "cache_folder", lambda: tmp_path)
     code = f"// kept\n{SCALE}"

@@ -16,6 +16,7 @@ def test_what_was_imported_before_comes_back(monkeypatch: pytest.MonkeyPatch) ->
     before, part = ModuleType("cupy"), ModuleType("cupy.part")
     monkeypatch.setitem(sys.modules, "cupy", before)
     monkeypatch.setitem(sys.modules, "cupy.part", part)
+    monkeypatch.delitem(sys.modules, "cupy_backends", raising=False)
     install(1)
     assert import_module("cupy") is not before
     assert "cupy.part" not in sys.modules
