@@ -9,9 +9,12 @@ from fuel_async.plan.placement.place import place as place
 from fuel_async.plan.placement.problem import STAYS as STAYS
 from fuel_async.plan.placement.problem import Fleet as Fleet
 from fuel_async.plan.placement.problem import Problem as Problem
+from fuel_async.plan.placement.problem import Row as Row
 from fuel_async.plan.placement.problem import Way as Way
 from fuel_async.plan.placement.problem import all_ways as all_ways
 from fuel_async.plan.placement.replay import Copy as Copy
+from fuel_async.plan.placement.tables import Tables as Tables
+from fuel_async.plan.placement.tables import tables_of as tables_of
 from fuel_async.plan.placement.two_way import FULL_TASKS as FULL_TASKS
 from fuel_async.plan.placement.two_way import Effort as Effort
 from fuel_async.plan.placement.two_way import effort_for as effort_for

@@ -99,13 +99,14 @@ def expanded(chains: Chains, tables: Tables, found: Pass) -> Pass:
     ready_ns: list[Row] = [()] * count
     reads, writes, times_ns, nbytes = tables.reads, tables.writes, tables.times_ns, tables.nbytes
     for chain, members in enumerate(chains.members):
-        device, lane, at_ns = found.devices[chain], found.lanes[chain], found.starts_ns[chain]
+        device, lane = found.devices[chain], found.lanes[chain]
+        at_ns, end_ns = found.starts_ns[chain], found.ends_ns[chain]
         moves = tables.towards[device] if backward else tables.away[device]
         row = found.ready_ns[chain]
         last = members[0] if backward else members[-1]
         for task in reversed(members) if backward else members:
             devices[task], lanes[task], starts_ns[task], ready_ns[task] = device, lane, at_ns, row
-            at_ns += times_ns[task][device]
+            at_ns = min(at_ns + times_ns[task][device], end_ns)  # rounded, it must not reach into what follows
             ends_ns[task] = at_ns
             if task != last:
                 size = max([nbytes[value] for value in (reads[task] if backward else writes[task])])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fuel_async.plan.placement.problem import Row, Way
+    from fuel_async.plan.placement.sweep import Begun
     from fuel_async.plan.placement.tables import Tables
 
 _EVERY = 15
@@ -90,10 +91,12 @@ def contended_sweep(
     backward: bool = False,
     ahead: Sequence[Row] | None = None,
     weight: float = 1.0,
+    begun: Begun | None = None,
     breathe: Breathe = no_breath,
 ) -> Pass:
-    """Place all tasks in `order` as `sweep` does, with copies on the time lines of ports."""
-    return (_FromEnd(tables) if backward else _FromStart(tables)).run(order, ahead, weight, breathe)
+    """Place the tasks in `order` as `sweep` does, with copies on the time lines of ports."""
+    one = _FromEnd(tables) if backward else _FromStart(tables, begun)
+    return one.run(order, ahead, weight, breathe)
 
 
 class _Contended:
@@ -190,13 +193,15 @@ class _Contended:
 class _FromStart(_Contended):
     backward = False
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, begun: Begun | None) -> None:
         super().__init__(tables)
-        self.arrivals: Arrivals = Arrivals(tables)
+        self.arrivals: Arrivals = Arrivals(tables, begun)
+        if begun is not None:
+            self.holes = Holes(begun.free_ns)
         #: By value: where it was made or given, and since when.
         self.source = [-1] * len(tables.nbytes)
         self.since_ns = [0.0] * len(tables.nbytes)
-        for value, places in tables.problem.given.items():
+        for value, places in (*tables.problem.given.items(), *(begun.places.items() if begun else ())):
             self.source[value] = source = first_place(places)
             self.since_ns[value] = places[source]
             self.there_ns.update({(value, memory): since for memory, since in places.items()})

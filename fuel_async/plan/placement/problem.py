@@ -114,6 +114,15 @@ def first_place(places: Mapping[int, float]) -> int:
     return min(places, key=lambda memory: (places[memory], memory))
 
 
+def arrivals_ns(problem: Problem, value: int, places: Mapping[int, float]) -> list[float]:
+    """By device: when a value that is in some memories since then would be there, if no copy waits."""
+    source, nbytes, ways = first_place(places), problem.nbytes[value], problem.fleet.ways
+    return [
+        places[memory] if memory in places else places[source] + ways[source][memory].copy_ns(nbytes)
+        for memory in problem.fleet.memories
+    ]
+
+
 def all_ways(
     memories: int, latency_ns: float, bytes_per_ns: float, *, contended: bool = False
 ) -> Sequence[Sequence[Way]]:

@@ -104,6 +104,7 @@ def speed_means(tables: Tables) -> list[float]:
     ]
 
 
-def falling(ranks: Sequence[float]) -> list[int]:
-    """The tasks, highest rank first, of equals the one of lower number first."""
-    return sorted(range(len(ranks)), key=ranks.__getitem__, reverse=True)
+def falling(ranks: Sequence[float], *, backward: bool = False) -> list[int]:
+    """The tasks, highest rank first; of equals that of lower number, or backward of higher: others may wait for it."""
+    tasks = range(len(ranks) - 1, -1, -1) if backward else range(len(ranks))
+    return sorted(tasks, key=ranks.__getitem__, reverse=True)

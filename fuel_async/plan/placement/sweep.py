@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fuel_async.ir import Breathe, no_breath
+from fuel_async.plan.placement.problem import arrivals_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fuel_async.plan.placement.problem import Row
     from fuel_async.plan.placement.tables import Tables
@@ -42,9 +43,10 @@ class Pass:
     backward: bool = False
 
     def order(self) -> list[int]:
-        """The tasks for a pass in the other direction: what ends last first."""
+        """The tasks for a pass in the other direction: what ends last first. Of equals what others wait for in it."""
         ends_ns = self.ends_ns
-        return sorted(range(len(ends_ns)), key=ends_ns.__getitem__, reverse=True)
+        tasks = range(len(ends_ns)) if self.backward else range(len(ends_ns) - 1, -1, -1)
+        return sorted(tasks, key=ends_ns.__getitem__, reverse=True)
 
     def forward(self) -> Pass:
         """The same schedule told from its start."""
@@ -111,6 +113,15 @@ class Holes:
             del starts[place], ends[place]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Begun:
+    """What a pass from the start goes on from: when lanes are free, and values of tasks that are not placed again."""
+
+    free_ns: Sequence[float]
+    #: By value: since (or from) when it is in which memories.
+    places: Mapping[int, Mapping[int, float]]
+
+
 def sweep(
     tables: Tables,
     order: Sequence[int],
@@ -118,19 +129,21 @@ def sweep(
     backward: bool = False,
     ahead: Sequence[Row] | None = None,
     weight: float = 1.0,
+    begun: Begun | None = None,
     breathe: Breathe = no_breath,
 ) -> Pass:
-    """Place all tasks in `order`, which names what a task waits for before it; O(edges × devices) for few holes.
+    """Place the tasks in `order`, which names what a task waits for before it; O(edges × devices) for few holes.
 
-    A task goes where its end is earliest, with `weight` times what is `ahead` of it there, by task and device.
+    A task goes where its end is earliest, with `weight` times what is `ahead` of it there, by task and device: nowhere
+    where that is infinite.
     """
     count, times_ns, lanes_of = len(tables), tables.times_ns, tables.lanes_of
-    holes = Holes([0.0] * len(tables.lane_device))
+    holes = Holes([0.0] * len(tables.lane_device) if begun is None else begun.free_ns)
     free, hole_ends, take, least_ns = holes.free_ns, holes.ends_ns, holes.take, tables.least_ns
     devices, lanes = [0] * count, [0] * count
     starts_ns, ends_ns = [0.0] * count, [0.0] * count
     ready_ns: list[Row] = [()] * count
-    arrivals = Departures(tables, devices, ends_ns) if backward else Arrivals(tables)
+    arrivals = Departures(tables, devices, ends_ns) if backward else Arrivals(tables, begun)
     ready_row, placed = arrivals.ready_row, arrivals.placed
     numbers = tables.devices
     makespan_ns = 0.0
@@ -173,12 +186,15 @@ class Arrivals:
 
     __slots__ = ("_away", "_heads", "_nbytes", "_none", "_reads", "_writes", "rows")
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, begun: Begun | None = None) -> None:
         self._reads, self._writes, self._nbytes, self._away = tables.reads, tables.writes, tables.nbytes, tables.away
         self._heads = tables.heads_ns
         #: By value.
         self.rows: list[list[float]] = [_UNMADE] * len(tables.nbytes)
         self._none: Row = [0.0] * len(tables.devices)
+        if begun is not None:
+            for value, places in begun.places.items():
+                self.rows[value] = arrivals_ns(tables.problem, value, places)
 
     def ready_row(self, task: int) -> Row:
         """By device: when all that a task reads is there."""

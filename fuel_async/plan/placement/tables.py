@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fuel_async.plan.placement.problem import first_place
+from fuel_async.plan.placement.problem import arrivals_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,15 +53,13 @@ class Tables:
     def __len__(self) -> int:
         return len(self.times_ns)
 
-    def needs(self, task: int) -> list[int]:
-        """The tasks that a task reads from; one that makes several values for it comes several times."""
-        producers = self.producers
-        return [producers[value] for value in self.reads[task] if producers[value] >= 0]
-
-    def dependents(self, task: int) -> list[int]:
-        """The tasks that read what a task makes, each value's in order."""
-        readers = self.readers
-        return [reader for value in self.writes[task] for reader in readers[value]]
+    def slower(self, factors: Sequence[float]) -> Tables:
+        """The same tasks on devices that take so many times longer."""
+        if all(factor == 1 for factor in factors):
+            return self
+        times_ns = [[ns * factor for ns, factor in zip(row, factors, strict=True)] for row in self.times_ns]
+        least_ns = [ns * factor for ns, factor in zip(self.least_ns, factors, strict=True)]
+        return replace(self, times_ns=times_ns, least_ns=least_ns)
 
 
 def tables_of(problem: Problem, breathe: Breathe) -> Tables:
@@ -102,7 +100,7 @@ def made(
         nbytes=problem.nbytes,
         producers=producers,
         readers=readers,
-        heads_ns=_heads(problem, reads, devices),
+        heads_ns=_heads(problem, reads),
         tails_ns=_tails(problem, writes, devices),
         lanes_of=list(lanes_of),
         lane_device=lane_device,
@@ -134,17 +132,11 @@ def _mean_move(away: Moves) -> tuple[float, float]:
     return sum([latency for latency, _ in pairs]) / count, sum([per_byte for _, per_byte in pairs]) / count
 
 
-def _heads(problem: Problem, reads: Sequence[Sequence[int]], devices: range) -> list[Row | None]:
-    given, memories, ways = problem.given, problem.fleet.memories, problem.fleet.ways
+def _heads(problem: Problem, reads: Sequence[Sequence[int]]) -> list[Row | None]:
+    given = problem.given
     if not given:
         return [None] * len(reads)
-    arrivals: dict[int, list[float]] = {}
-    for value, places in given.items():
-        source = first_place(places)
-        arrivals[value] = [
-            places[memory] if memory in places else places[source] + ways[source][memory].copy_ns(problem.nbytes[value])
-            for memory in memories
-        ]
+    arrivals = {value: arrivals_ns(problem, value, places) for value, places in given.items()}
     heads: list[Row | None] = []
     for values in reads:
         rows = [arrivals[value] for value in values if value in arrivals]

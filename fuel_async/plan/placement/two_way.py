@@ -68,8 +68,12 @@ def effort_for(tasks: int, fleet: Fleet) -> Effort:
 
 def heft(tables: Tables, breathe: Breathe = no_breath) -> Pass:
     """HEFT: by falling upward rank, each where it is done first."""
-    ranks = upward(tables, tables.mean_ns, tables.mean_move_ns, breathe)
-    return sweep(tables, falling(ranks), breathe=breathe)
+    return sweep(tables, upward_order(tables, breathe), breathe=breathe)
+
+
+def upward_order(tables: Tables, breathe: Breathe = no_breath) -> list[int]:
+    """The tasks by falling upward rank, HEFT's order."""
+    return falling(upward(tables, tables.mean_ns, tables.mean_move_ns, breathe))
 
 
 class TwoWay:
@@ -128,11 +132,11 @@ class TwoWay:
         tables, rest, breathe = self.merged, self.rest, self.breathe
         begun = [sweep(tables, self.by_speed, ahead=rest, weight=FIRST_WEIGHT, breathe=breathe)]
         if count > 1:
-            by_mean = falling(upward(tables, tables.mean_ns, tables.mean_move_ns, breathe))
+            by_mean = upward_order(tables, breathe)
             begun.append(sweep(tables, by_mean, ahead=rest, weight=0.5, breathe=breathe))
         if count > 2:
             before = downward(tables, tables.mean_ns, tables.mean_move_ns, breathe)
-            from_end = falling([head + ns for head, ns in zip(before, tables.mean_ns, strict=True)])
+            from_end = falling([head + ns for head, ns in zip(before, tables.mean_ns, strict=True)], backward=True)
             begun.append(sweep(tables, from_end, backward=True, breathe=breathe))
         if count > 3:
             begun.append(sweep(tables, by_mean, breathe=breathe))
