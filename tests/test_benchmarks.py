@@ -48,6 +48,14 @@ KEYS = {
         "run_us", "run_ratio", "record_us_per_kernel", "await_extra_us", "own_cpu_percent", "two_devices_speedup",
         "run_long_us", "plan_us_per_kernel", "blocked_us", "lane_us", "uvloop",
     },
+    "plan": {
+        "full_us", "full_with_ports_us", "quick_us", "quick_with_ports_us", "heft_us", "exponent",
+    },
+    "makespan": {
+        "vs_heft_mean", "vs_heft", "vs_heft_hard", "vs_heft_worst", "vs_heft_on", "vs_bound", "executed_vs_heft",
+        "executed_vs_heft_worst", "executed_vs_promised", "executed_on", "live_vs_heft", "live_vs_static",
+        "stream_of_capacity", "stream_vs_count", "stream_p95",
+    },
     "kernels": {"worst_ratio", "above_limit", "median_ratio", "worst_of_size", "slowest"},
 }  # fmt: skip
 
@@ -68,6 +76,8 @@ def lookup(fields: dict[str, Any], name: str) -> Any:
         pytest.param("balance", marks=pytest.mark.slow),
         pytest.param("kernels", marks=pytest.mark.slow),
         pytest.param("vulkan", marks=pytest.mark.slow),
+        "plan",
+        pytest.param("makespan", marks=pytest.mark.slow),
     ],
 )
 def test_a_quick_look_ends_with_one_json_object(name: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +138,7 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["overheat"])
     assert ended.value.code == 2
-    names = "overhead, heartbeat, first-run, minilm, forkjoin, balance, kernels, vulkan"
+    names = "overhead, heartbeat, first-run, minilm, forkjoin, balance, kernels, vulkan, plan, makespan"
     assert f"'overheat'; there are {names}" in capsys.readouterr().err
 
 

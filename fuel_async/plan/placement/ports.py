@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _EVERY = 15
 
-#: Holes below this share of the mean time of a copy are forgotten.
-SHORT = 0.25
+#: Holes below this share of the mean time of a copy are forgotten: to look through them costs more than they are worth.
+SHORT = 1.0
 
 
 class PortTimes:
@@ -40,8 +40,8 @@ class PortTimes:
         self._starts_ns = [[0.0] for _ in range(count)]
         self._ends_ns = [[math.inf] for _ in range(count)]
 
-    def start_ns(self, ports: tuple[int, int], ready_ns: float, took_ns: float) -> float:
-        """The earliest moment from which both ports are free for so long."""
+    def start_ns(self, ports: tuple[int, int], ready_ns: float, took_ns: float, limit_ns: float = math.inf) -> float:
+        """The earliest moment from which both ports are free for so long; some moment before it, if past the limit."""
         one, other = ports
         starts, ends = self._starts_ns[one], self._ends_ns[one]
         starts_too, ends_too = self._starts_ns[other], self._ends_ns[other]
@@ -53,6 +53,8 @@ class PortTimes:
             if starts_too[place_too] > at:
                 at = starts_too[place_too]
             end = at + took_ns
+            if end >= limit_ns:
+                return at
             if end > ends[place]:
                 place += 1
             elif end > ends_too[place_too]:
@@ -177,7 +179,7 @@ class _Contended:
                         one, other = ports
                         if free:
                             since = max(since, free.get(one, 0.0), free.get(other, 0.0))
-                        at = self.ports.start_ns(ports, since, took)
+                        at = self.ports.start_ns(ports, since, took, limit_ns)
                         free[one] = free[other] = end = at + took
                         there = end + latency
                         copies.append((value, ports, at, end, there))

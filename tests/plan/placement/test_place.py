@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fuel_async.errors import InternalError
 from fuel_async.ir import no_breath
-from fuel_async.plan.placement import FULL_TASKS, Fleet, Origin, Placement, Problem, all_ways, effort_for, place
+from fuel_async.plan.placement import FULL_TASKS, Effort, Fleet, Origin, Placement, Problem, all_ways, effort_for, place
 from fuel_async.plan.placement.replay import replay
 from fuel_async.plan.placement.tables import Tables, tables_of
 from fuel_async.plan.placement.two_way import FULL, QUICK, heft
@@ -70,8 +70,9 @@ def test_the_example_of_the_paper_gets_a_better_plan_than_hefts() -> None:
 
 
 @given(problems(), st.sampled_from([None, *EFFORTS]))
-def test_plans_are_valid_and_never_longer_than_hefts(problem: Problem, effort: object) -> None:
-    placement = place(problem, effort)  # type: ignore[arg-type]
+@settings(max_examples=40)
+def test_plans_are_valid_and_never_longer_than_hefts(problem: Problem, effort: Effort | None) -> None:
+    placement = place(problem, effort)
     check_placement(problem, placement)
     tables, plan = planned(problem)
     assert placement.makespan_ns <= replay(tables, plan, planned=False).makespan_ns
@@ -79,8 +80,15 @@ def test_plans_are_valid_and_never_longer_than_hefts(problem: Problem, effort: o
         assert placement.makespan_ns <= plan.makespan_ns + 1e-6
 
 
+@pytest.mark.slow
+@given(problems(max_tasks=25), st.sampled_from([None, *EFFORTS]))
+@settings(max_examples=1_000)
+def test_many_plans_are_valid(problem: Problem, effort: Effort | None) -> None:
+    check_placement(problem, place(problem, effort))
+
+
 @given(problems(max_tasks=8))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_equal_problems_get_equal_plans(problem: Problem) -> None:
     assert told(place(problem)) == told(place(problem))
 
