@@ -29,6 +29,12 @@ _EVERY = 15
 SHORT = 1.0
 
 
+#: Holes of two ports that are looked at before a copy goes behind everything, and holes of one that are remembered: the
+#: earliest are forgotten first, since tasks are taken about in the order of time.
+LOOKED_AT = 32
+REMEMBERED = 512
+
+
 class PortTimes:
     """When ports are free: sorted columns of holes, the last of which never ends."""
 
@@ -47,7 +53,7 @@ class PortTimes:
         starts_too, ends_too = self._starts_ns[other], self._ends_ns[other]
         at, end = ready_ns, ready_ns + took_ns
         place, place_too = bisect_left(ends, end), bisect_left(ends_too, end)
-        while True:
+        for _ in range(LOOKED_AT):
             if starts[place] > at:
                 at = starts[place]
             if starts_too[place_too] > at:
@@ -61,6 +67,7 @@ class PortTimes:
                 place_too += 1
             else:
                 return at
+        return max(at, starts[-1], starts_too[-1])
 
     def take(self, ports: tuple[int, int], start_ns: float, end_ns: float) -> None:
         """Occupy both ports, which are free then."""
@@ -78,6 +85,8 @@ class PortTimes:
                 starts[place] = end_ns
             else:
                 del starts[place], ends[place]
+            if len(starts) > REMEMBERED:
+                del starts[0], ends[0]
 
 
 #: A value that has to come from a memory (backwards: to go to one): since when it can, its number, the memory.

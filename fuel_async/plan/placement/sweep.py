@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from fuel_async.plan.placement.problem import Row
     from fuel_async.plan.placement.tables import Tables
 
+#: Holes of a lane that a task is tried in before it goes behind everything: a bound for the largest graphs.
+HOLES = 128
+
 _EVERY = 31
 _UNMADE: list[float] = []
 
@@ -81,7 +84,8 @@ class Holes:
         ends = self.ends_ns[lane]
         if ends:
             starts = self.starts_ns[lane]
-            for place in range(bisect_left(ends, ready_ns + took_ns), len(ends)):
+            first = bisect_left(ends, ready_ns + took_ns)
+            for place in range(first, min(len(ends), first + HOLES)):
                 at = starts[place]
                 if at < ready_ns:
                     at = ready_ns
