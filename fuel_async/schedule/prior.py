@@ -19,6 +19,7 @@ from fuel_async.schedule.machine import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from fuel_async.schedule.machine import DeviceShape, Hop, Links, Machine
     from fuel_async.schedule.offers import Offer
@@ -78,15 +79,16 @@ def prior_of(
     shape: RunShape,
     devices: Sequence[tuple[DeviceShape, Sequence[LaneShape]]],
     links: Links,
+    gone: AbstractSet[int] = frozenset(),
     breathe: Breathe = no_breath,
 ) -> Prior | None:
-    """Plan a run for idle devices. Pure, about 100 µs a region.
+    """Plan a run for idle devices, of which some may be `gone`. Pure, about 100 µs a region.
 
     None where there is nothing to decide: for a single region or device, or when a region could go nowhere.
     """
-    if shape.spread is None or len(shape) < 2 or len(devices) < 2:
+    if shape.spread is None or len(shape) < 2 or len(devices) - len(gone) < 2:
         return None
-    problem = problem_of(shape, devices, links)
+    problem = problem_of(shape, devices, links, gone)
     if problem is None:
         return None
     placement = place(problem, breathe=breathe)
@@ -100,7 +102,10 @@ def prior_of(
 
 
 def problem_of(
-    shape: RunShape, devices: Sequence[tuple[DeviceShape, Sequence[LaneShape]]], links: Links
+    shape: RunShape,
+    devices: Sequence[tuple[DeviceShape, Sequence[LaneShape]]],
+    links: Links,
+    gone: AbstractSet[int] = frozenset(),
 ) -> Problem | None:
     """A run on idle devices, with its constants there, as a problem of placement; None when it could not end.
 
@@ -108,13 +113,16 @@ def problem_of(
     """
     spread = shape.spread
     assert spread is not None
-    memories = sorted({HOST, *[device.memory for device, _ in devices]})
+    there = [device for device in range(len(devices)) if device not in gone]
+    memories = sorted({HOST, *[devices[device][0].memory for device in there]})
     number = {memory: place for place, memory in enumerate(memories)}
     ways = _ways(memories, links, max(spread.nbytes, default=1))
-    times_ns = [_times(spread, region, len(devices)) for region in range(len(shape))]
+    times_ns = [_times(spread, region, len(devices), there) for region in range(len(shape))]
     if ways is None or any(min(row) == math.inf for row in times_ns):
         return None
-    fleet = Fleet([max(len(lanes), 1) for _, lanes in devices], [number[device.memory] for device, _ in devices], ways)
+    fleet = Fleet(
+        [max(len(lanes), 1) for _, lanes in devices], [number.get(device.memory, 0) for device, _ in devices], ways
+    )
     reads, writes = [list(values) for values in spread.reads], [list(values) for values in spread.writes]
     nbytes = [float(size) for size in spread.nbytes]
     for region, needs in enumerate(shape.needs):
@@ -127,10 +135,10 @@ def problem_of(
     return Problem(fleet, times_ns, reads, writes, nbytes, given, dict.fromkeys(spread.outputs, number[HOST]))
 
 
-def _times(spread: SpreadShape, region: int, devices: int) -> list[float]:
+def _times(spread: SpreadShape, region: int, devices: int, there: Sequence[int]) -> list[float]:
     pin = spread.pins[region]
     row = [math.inf] * devices
-    for device in range(devices) if pin is None else (pin,):
+    for device in there if pin is None else {pin}.intersection(there):
         predicted_ns = spread.prices.region_ns(region, device)
         if predicted_ns is not None:
             row[device] = float(predicted_ns)
