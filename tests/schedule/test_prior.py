@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 from fuel_async.schedule import (
     HOST,
+    Bound,
     DryRun,
     Hop,
     Prior,
+    RunAdmitted,
     RunShape,
+    SpreadScheduler,
     dry_run,
     earliest_finish,
     prior_of,
@@ -148,6 +151,14 @@ def test_a_run_that_is_far_behind_goes_elsewhere() -> None:
     assert set(found.values()) == {0, 1}
     assert found[0] == 0
     assert FAR_BEHIND * 800 < 1_000
+
+
+def test_what_is_held_back_does_not_wait_for_itself() -> None:
+    """Both regions are given to the lane before programs are there; then the second one waits for the first alone."""
+    scheduler = SpreadScheduler([gpu(1)], Mesh())
+    scheduler.handle(RunAdmitted(0, spread("a=100 b:a=300", outputs="")))
+    scheduler.handle(Bound(0, 0))
+    assert scheduler.machine.free_ns(0) == [400]
 
 
 @st.composite
