@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from fuel_async.plan.placement.problem import Row
     from fuel_async.plan.placement.tables import Tables
 
+#: Merging that leaves more than that share of the tasks gains less than it costs.
+WORTH = 0.95
+
 _EVERY = 63
 
 
@@ -33,7 +36,7 @@ class Chains:
 
 
 def merge(tables: Tables, breathe: Breathe = no_breath) -> Chains | None:
-    """Merge what are chains; None where there is none. O(edges + merged tasks × devices)."""
+    """Merge what are chains; None where too few are to be worth it. O(edges + merged tasks × devices)."""
     chain_of, members = list[int](), list[list[int]]()
     #: By chain: the time of the whole on each device.
     whole_ns: list[Row] = []
@@ -50,7 +53,7 @@ def merge(tables: Tables, breathe: Breathe = no_breath) -> Chains | None:
         chain_of.append(chain)
         if not task & _EVERY:
             breathe()
-    if len(members) == len(tables):
+    if len(members) > WORTH * len(tables):
         return None
     reads = [tables.reads[chain[0]] for chain in members]
     writes = [tables.writes[chain[-1]] for chain in members]

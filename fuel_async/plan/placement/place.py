@@ -4,8 +4,9 @@
     placement.devices[task], placement.order[lane], placement.makespan_ns
 
 The plan is the best of several: HEFT (Topcuoglu et al., 2002), two-way list scheduling (`two_way.py`) with a local
-search behind it or, where copies wait for ports, passes with the ports on their time lines (`ports.py`). All are judged
-by what they come to when they are played (`replay.py`): no plan is longer than HEFT's, whose copies go as they come.
+search behind it or, where copies wait for ports, passes with the ports on their time lines (`ports.py`). Those are
+judged by what they come to when they are played (`replay.py`): no plan is longer than HEFT's, whose copies go as they
+come.
 Large graphs get a quick form. Pure and deterministic. It makes many lists, and a collection would walk all of them:
 callers for whom time matters hold the cyclic collector meanwhile.
 """
@@ -82,11 +83,26 @@ def place(problem: Problem, effort: Effort | None = None, breathe: Breathe = no_
     first = heft(tables, breathe)
     bound_ns = lower_bound_ns(tables)
     breathe()
+    choose = _by_replay if problem.fleet.contended else _by_promise
+    return _placement(tables, choose(tables, first, effort, CLOSE * bound_ns, breathe), bound_ns)
+
+
+def _by_replay(tables: Tables, first: Pass, effort: Effort, enough_ns: float, breathe: Breathe) -> _Played:
+    """The plan that is carried out soonest, each with its own order of copies, HEFT's as they come."""
     best = _Played(Origin.HEFT, first, replay(tables, first, planned=False, breathe=breathe))
-    if best.played.makespan_ns > CLOSE * bound_ns:
-        for origin, plan in _others(tables, first, effort, CLOSE * bound_ns, breathe):
+    if best.played.makespan_ns > enough_ns:
+        for origin, plan in _others(tables, first, effort, enough_ns, breathe):
             best = min(best, _Played(origin, plan, replay(tables, plan, breathe=breathe)), key=_length)
-    return _placement(tables, best, bound_ns)
+    return best
+
+
+def _by_promise(tables: Tables, first: Pass, effort: Effort, enough_ns: float, breathe: Breathe) -> _Played:
+    """The plan that promises most: where copies do not wait, promises are kept."""
+    best = Origin.HEFT, first
+    if first.makespan_ns > enough_ns:
+        others = _others(tables, first, effort, enough_ns, breathe)
+        best = min([best, *others], key=lambda one: one[1].makespan_ns)
+    return _Played(*best, replay(tables, best[1], breathe=breathe))
 
 
 def _others(

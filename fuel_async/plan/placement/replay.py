@@ -18,7 +18,7 @@ from fuel_async.plan.placement.problem import first_place
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fuel_async.plan.placement.problem import Row, Way
+    from fuel_async.plan.placement.problem import Row
     from fuel_async.plan.placement.sweep import Pass
     from fuel_async.plan.placement.tables import Tables
 
@@ -76,8 +76,10 @@ class _Play:
         self.wanted = [self._wanted(value) for value in range(len(tables.nbytes))]
         #: What waits for ports, by (source, memory), the most urgent first.
         self.waiting: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
-        self.taken: set[int] = set()
-        self.rivals = _rivals(self.ways)
+        #: By port: whether a copy holds it, and the ways on which copies wait that need it.
+        self.taken = [False] * fleet.port_count
+        self.lines: list[set[tuple[int, int]]] = [set() for _ in range(fleet.port_count)]
+        self.owed = tables.problem.owed
         #: (when, turn, what, and two numbers that say of what)
         self.to_come: list[tuple[float, int, int, int, int]] = []
         self.turn = self.done = 0
@@ -153,7 +155,8 @@ class _Play:
 
     def _arrived(self, value: int, memory: int, now: float) -> None:
         missing, memory_of = self.missing, self.memory_of
-        self.makespan_ns = max(self.makespan_ns, now if value in self.tables.problem.owed else 0.0)
+        if self.owed and value in self.owed and now > self.makespan_ns:
+            self.makespan_ns = now
         for reader in self.tables.readers[value]:
             if memory_of[reader] == memory:
                 missing[reader] -= 1
@@ -163,40 +166,50 @@ class _Play:
     # --- ports ------------------------------------------------------------------------------------
 
     def _ask(self, value: int, memory: int, now: float) -> None:
-        self.turn += 1
-        source = self.sources[value]
+        source, taken = self.sources[value], self.taken
         ports = self.ways[source][memory].ports
-        if ports is None or self.taken.isdisjoint(ports):
+        if ports is None or not (taken[ports[0]] or taken[ports[1]]):
             self._copy(value, source, memory, now)
-        else:
-            key = self.wanted[value][memory] if self.planned else 0.0
-            heappush(self.waiting.setdefault((source, memory), []), (key, self.turn, value))
+            return
+        self.turn += 1
+        pair = source, memory
+        line = self.waiting.get(pair)
+        if line is None:
+            line = self.waiting[pair] = []
+            self.lines[ports[0]].add(pair)
+            self.lines[ports[1]].add(pair)
+        heappush(line, (self.wanted[value][memory] if self.planned else 0.0, self.turn, value))
 
     def _copy(self, value: int, source: int, memory: int, now: float) -> None:
-        way = self.ways[source][memory]
-        sent_ns = now + way.ns_per_byte * self.tables.nbytes[value]
-        self.copies.append(Copy(value, source, memory, now, sent_ns, sent_ns + way.latency_ns))
-        if way.ports is not None:
-            self.taken.update(way.ports)
+        latency, per_byte, ports = self.ways[source][memory]
+        sent_ns = now + per_byte * self.tables.nbytes[value]
+        self.copies.append(Copy(value, source, memory, now, sent_ns, sent_ns + latency))
+        if ports is not None:
+            self.taken[ports[0]] = self.taken[ports[1]] = True
             self._later(sent_ns, _SENT, source, memory)
-        self._later(sent_ns + way.latency_ns, _THERE, value, memory)
+        self._later(sent_ns + latency, _THERE, value, memory)
 
     def _sent(self, source: int, memory: int, now: float) -> None:
         """Ports are free again: the most urgent copies that can go now do."""
-        self.taken.difference_update(self.ways[source][memory].ports or ())
         waiting, ways, taken = self.waiting, self.ways, self.taken
-        while True:
-            free = [
-                (waiting[pair][0], pair)
-                for pair in self.rivals[source, memory]
-                if pair in waiting and taken.isdisjoint(ways[pair[0]][pair[1]].ports or ())
-            ]
+        one, other = ways[source][memory].ports or (0, 0)
+        taken[one] = taken[other] = False
+        lines = self.lines[one] | self.lines[other]
+        while lines:
+            free = []
+            for pair in lines:
+                ports = ways[pair[0]][pair[1]].ports or (0, 0)
+                if not (taken[ports[0]] or taken[ports[1]]):
+                    free.append((waiting[pair][0], pair))
             if not free:
                 return
             (_, _, value), pair = min(free)
             heappop(waiting[pair])
             if not waiting[pair]:
                 del waiting[pair]
+                lines.discard(pair)
+                for port in ways[pair[0]][pair[1]].ports or ():
+                    self.lines[port].discard(pair)
             self._copy(value, *pair, now)
 
 
@@ -207,14 +220,3 @@ def lane_orders(tables: Tables, plan: Pass) -> list[list[int]]:
     for task in sorted(range(len(tables)), key=lambda task: (starts_ns[task], ends_ns[task], task)):
         queues[plan.lanes[task]].append(task)
     return queues
-
-
-def _rivals(ways: Sequence[Sequence[Way]]) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """The ways that share a port with each way, itself among them."""
-    ports = {
-        (source, memory): set(way.ports)
-        for source, row in enumerate(ways)
-        for memory, way in enumerate(row)
-        if way.ports is not None
-    }
-    return {one: [other for other in ports if not ports[one].isdisjoint(ports[other])] for one in ports}

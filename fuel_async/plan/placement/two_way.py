@@ -46,9 +46,9 @@ class Effort(NamedTuple):
 #: Of a graph that may take its time, by whether copies wait for ports and whether there are more than FEW devices.
 FULL: Mapping[tuple[bool, bool], Effort] = {
     (False, False): Effort(starts=4, passes=8, last_passes=4, searched=30),
-    (False, True): Effort(starts=2, passes=6, last_passes=2, searched=12),
+    (False, True): Effort(starts=2, passes=5, last_passes=2, searched=10),
     (True, False): Effort(port_passes=4, played=2),
-    (True, True): Effort(port_passes=2, played=2),
+    (True, True): Effort(port_passes=1, played=1),
 }
 #: Of a large graph, by whether copies wait for ports.
 QUICK: Mapping[bool, Effort] = {False: Effort(starts=1, passes=3), True: Effort(played=1)}
