@@ -50,20 +50,24 @@ FULL: Mapping[tuple[bool, bool], Effort] = {
     (True, False): Effort(port_passes=4, played=2),
     (True, True): Effort(port_passes=1, played=1),
 }
+#: Of a small graph with ports and more than FEW devices: what it takes for a task grows with their number, too.
+SMALL = Effort(port_passes=2, played=2)
 #: Of a large graph, by whether copies wait for ports.
 QUICK: Mapping[bool, Effort] = {False: Effort(starts=1, passes=3), True: Effort(played=1)}
 
 #: The cost of a pass grows with the number of devices: up to so many there are more passes.
 FEW = 4
-#: Graphs of up to so many tasks may take their time.
+#: Graphs of up to so many tasks may take their time, and are small.
 FULL_TASKS = 2_000
+SMALL_TASKS = 500
 
 
 def effort_for(tasks: int, fleet: Fleet) -> Effort:
     """How much to try: about as much time for a task whatever the machine, and less in large graphs."""
     if tasks > FULL_TASKS:
         return QUICK[fleet.contended]
-    return FULL[fleet.contended, len(fleet.lanes) > FEW]
+    many = len(fleet.lanes) > FEW
+    return SMALL if fleet.contended and many and tasks <= SMALL_TASKS else FULL[fleet.contended, many]
 
 
 def heft(tables: Tables, breathe: Breathe = no_breath) -> Pass:

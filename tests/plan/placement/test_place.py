@@ -14,14 +14,14 @@ from fuel_async.ir import no_breath
 from fuel_async.plan.placement import FULL_TASKS, Effort, Fleet, Origin, Placement, Problem, all_ways, effort_for, place
 from fuel_async.plan.placement.replay import replay
 from fuel_async.plan.placement.tables import Tables, tables_of
-from fuel_async.plan.placement.two_way import FULL, QUICK, heft
+from fuel_async.plan.placement.two_way import FULL, QUICK, SMALL, SMALL_TASKS, heft
 from tests.plan.placement import heft_reference as reference
 from tests.plan.placement.support import check_placement, problem_of, problems, random_problem
 
 if TYPE_CHECKING:
     from fuel_async.plan.placement.sweep import Pass
 
-EFFORTS = [*FULL.values(), *QUICK.values()]
+EFFORTS = [*FULL.values(), SMALL, *QUICK.values()]
 
 
 def planned(problem: Problem) -> tuple[Tables, Pass]:
@@ -184,8 +184,10 @@ def test_large_graphs_get_less_effort_and_few_devices_more() -> None:
         > effort_for(FULL_TASKS, many).passes
         > effort_for(FULL_TASKS + 1, few).passes
     )
-    ports = Fleet([1, 1], [0, 1], all_ways(2, 0.0, 1.0, contended=True))
-    assert effort_for(1, ports).port_passes > effort_for(FULL_TASKS + 1, ports).port_passes
+    ports = Fleet([1] * 5, range(5), all_ways(5, 0.0, 1.0, contended=True))
+    passes = [effort_for(tasks, ports).port_passes for tasks in (SMALL_TASKS, FULL_TASKS, FULL_TASKS + 1)]
+    assert passes == sorted(passes, reverse=True)
+    assert len(set(passes)) == 3
 
 
 ONE = Fleet([1], [0], all_ways(1, 0.0, 1.0))
