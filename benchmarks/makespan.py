@@ -4,7 +4,8 @@
 
 Plans are carried out in simulated time (`simulated_run.py`), HEFT's through the same links; graphs and machines are
 drawn from the seed. Three comparisons: copies that do not wait for each other; copies that wait for ports; and tasks
-that take other times than was told. At the end a stream of graphs, each to one device.
+that take other times than was told. Then what the scheduler makes of plans (`scheduled.py`). At the end a stream of
+graphs, each to one device.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks import arrivals
+from benchmarks import arrivals, scheduled
 from benchmarks.collecting import held
 from benchmarks.dags import FAMILIES, has_workflows
 from benchmarks.machines import instances
@@ -81,6 +82,7 @@ def measure(quick: bool, seed: int = 0) -> Report:
             **_without_ports(instances(seed, families, scale.sizes, scale.draws)),
             **_with_ports(instances(seed, families, scale.smaller, scale.draws, contended=True)),
             **_disturbed(instances(seed, families, scale.smaller, scale.draws), seed),
+            **_scheduled(instances(seed, families, scale.smaller[:1], scale.draws)),
             **arrivals.figures(scale.arrivals, seed),
         }
     facts = {"seed": seed, "sizes": tuple(scale.sizes), "draws": scale.draws, "workflows": "workflows" in families}
@@ -131,6 +133,14 @@ def _with_ports(drawn: Iterator[Instance]) -> dict[str, float]:
         ratios.add("executed_vs_promised", took_ns / plan.makespan_ns)
         ratios.add(f"executed_on.{one.machine}", took_ns / heft_ns)
     return {**ratios.means(), "executed_vs_heft_worst": ratios.worst("executed_vs_heft")}
+
+
+def _scheduled(drawn: Iterator[Instance]) -> dict[str, float]:
+    """Of a plan that is kept only if it helps, as the executor does."""
+    found = _Ratios()
+    for name, ratio in scheduled.ratios(drawn):
+        found.add(name, ratio)
+    return found.means()
 
 
 # --- other times than were told ---------------------------------------------------------------------------------------

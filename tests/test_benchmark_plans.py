@@ -12,6 +12,7 @@ from benchmarks.collecting import held
 from benchmarks.dags import FAMILIES, MEAN_WORK_NS, Dag, has_workflows
 from benchmarks.machines import MACHINES, instances, problem_on
 from benchmarks.makespan import NOISE, ONLY_HEFT
+from benchmarks.scheduled import ratios, with_links
 from benchmarks.simulated_run import Order, Policy, carried_out_ns
 from fuel_async.ir import no_breath
 from fuel_async.plan.placement import Origin, Placement, Problem, Tables, place, tables_of
@@ -131,3 +132,21 @@ def test_the_collector_is_held_and_let_go() -> None:
     with held():
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+# --- the scheduler ----------------------------------------------------------------------------------------------------
+
+
+def test_the_scheduler_is_compared_with_a_plan_and_without() -> None:
+    found = list(ratios(instances(2, ["tree", "layered-1"], (30,), 1)))
+    assert {name for name, _ in found} == {"scheduler_vs_heft.with_plan", "scheduler_vs_heft.without_plan"}
+    with_plan, without = [ratio for _, ratio in found[::2]], [ratio for _, ratio in found[1::2]]
+    assert len(with_plan) == len(without) == 2 * len(MACHINES)
+    assert sum(with_plan) < sum(without)
+
+
+def test_a_task_graph_as_a_run_has_its_times() -> None:
+    problem = with_links(random_problem(1, 10, [1, 1]))
+    tables, plan = planned(problem)
+    assert carried_out_ns(tables, plan, problem.times_ns) == pytest.approx(plan.makespan_ns)
+    assert problem.fleet.ways[0][1].ports == (1, 1)
