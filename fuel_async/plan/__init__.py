@@ -6,6 +6,12 @@ from fuel_async.plan.execution import PlacementDp as PlacementDp
 from fuel_async.plan.execution import PlanOptions as PlanOptions
 from fuel_async.plan.execution import compile_plan as compile_plan
 from fuel_async.plan.indices import IndexCheck as IndexCheck
+from fuel_async.plan.placement import STAYS as STAYS
+from fuel_async.plan.placement import Fleet as Fleet
+from fuel_async.plan.placement import Placement as Placement
+from fuel_async.plan.placement import Problem as Problem
+from fuel_async.plan.placement import Way as Way
+from fuel_async.plan.placement import place as place
 from fuel_async.plan.plan import Plan as Plan
 from fuel_async.plan.plan import Port as Port
 from fuel_async.plan.plan import Region as Region

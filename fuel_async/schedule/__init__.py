@@ -41,6 +41,8 @@ from fuel_async.schedule.offers import Offer as Offer
 from fuel_async.schedule.offers import Policy as Policy
 from fuel_async.schedule.offers import earliest_finish as earliest_finish
 from fuel_async.schedule.offers import spread_evenly as spread_evenly
+from fuel_async.schedule.prior import Prior as Prior
+from fuel_async.schedule.prior import prior_of as prior_of
 from fuel_async.schedule.runs import Runs as Runs
 from fuel_async.schedule.scheduler import Scheduler as Scheduler
 from fuel_async.schedule.shape import LaneShape as LaneShape

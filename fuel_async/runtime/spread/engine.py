@@ -25,7 +25,7 @@ from fuel_async.runtime.spread.prepared import PreparedSpread
 from fuel_async.runtime.spread.run import SpreadRun
 from fuel_async.runtime.spread.table import DeviceTable
 from fuel_async.runtime.statistics import DeviceStatistics, LinkStatistics, device_statistics
-from fuel_async.schedule import HOST, POLICIES, SpreadScheduler, TopologyChanged, dry_run
+from fuel_async.schedule import HOST, POLICIES, SpreadScheduler, TopologyChanged, dry_run, earliest_finish
 from fuel_async.storage import DeviceArray
 from fuel_async.streams import HostLane, fresh
 
@@ -54,6 +54,7 @@ class SpreadEngine(Engine):
 
     def __init__(self, session: Session, config: Config) -> None:
         self.table, self._config = DeviceTable(session.devices), config
+        self._plans_whole = config.placement is earliest_finish and len(session.devices) > 1
         super().__init__(session, config)
         mine = weakref.ref(self.driver)
 
@@ -225,6 +226,8 @@ class SpreadEngine(Engine):
                 place = prepared.plan.values[value].place
                 kept[place] = np.empty_like(values[place])  # room to come by on the way to another device
             result: asyncio.Future[Results] = loop.create_future()
+            if self._plans_whole and prepared.wants_plan():
+                self.session.call(prepared.plan_run)  # nobody waits: what comes before it is done goes without
             run = SpreadRun(graph, prepared, kept, share, priority, progress, result, keep=keep, given=given)
             if loop.get_debug():
                 run.guard(self._guards, [value for value in values if value.nbytes > COPIED_NBYTES])
