@@ -14,8 +14,9 @@ import pytest
 import fuel_async as fa
 from examples import multi_device
 from examples.minilm_assets import AssetsMissing, load_tokenizer, model_folder
-from examples.timeline import Recorded, Row, Span, picture
+from examples.timeline import Recorded, picture
 from fuel_async.backends.sim import SimDeviceSpec, SimMachine, VirtualClock
+from fuel_async.runtime import Row, Span
 from fuel_async.testing import run_virtual, synthetic_op
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
