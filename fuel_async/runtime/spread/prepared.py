@@ -196,6 +196,16 @@ class PreparedSpread(Prepared):
             priors = self._priors[device] = [None if one is None else region_ns(one, rates) for one in programs]
         return priors[region]
 
+    def is_measured(self, region: int, device: int) -> bool:
+        """Whether the time of a region on a device is the mean of what was measured there."""
+        history = (self._histories.get(device) or {region: None})[region]
+        return history is not None and history.measured_median_ns is not None
+
+    @property
+    def constants_nbytes(self) -> int:
+        """Bytes of the graph's constants."""
+        return sum(self._sizes.values())
+
     def upload_ns(self, region: int, device: int) -> int:
         """See `schedule.Prices`."""
         places, memory = self.plan.regions[region].constants, self.table.memory(device)
