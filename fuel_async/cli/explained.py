@@ -6,7 +6,7 @@ line. Then the regions that were asked for, with every candidate for the region 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,21 +27,21 @@ NAMED_KINDS = 2
 DEVICES = (
     Column("device"), Column("name"), Column("lanes", right=True), Column("regions", right=True),
     Column("busy", right=True), Column("received", right=True), Column("sent", right=True),
-    Column("alone", right=True),
+    Column("whole run here", right=True),
 )  # fmt: skip
 REGIONS = (
     Column("region"), Column("on"), Column("ms each", right=True), Column("kernels"), Column("why there"),
 )  # fmt: skip
 KERNELS = (
     Column("kernel"), Column("calls", right=True), Column("on"), Column("ms", right=True), Column("share", right=True),
-    Column("price"), Column("one elsewhere"),
+    Column("price"), Column("elsewhere"),
 )  # fmt: skip
 CANDIDATES = (
     Column("device"), Column("inputs", right=True), Column("lane free", right=True), Column("takes", right=True),
     Column("done", right=True), Column("price"), Column("verdict"),
 )  # fmt: skip
 ALTERNATIVES = (
-    Column(""), Column("device"), Column("kernel"), Column("ms", right=True), Column("copies", right=True),
+    Column("runs"), Column("device"), Column("kernel"), Column("ms", right=True), Column("copies", right=True),
     Column("price"), Column("verdict"),
 )  # fmt: skip
 
@@ -104,9 +104,11 @@ def _devices(said: Explanation) -> Sequence[Sequence[str]]:
 def _regions(said: Explanation) -> Sequence[Sequence[str]]:
     alike: defaultdict[tuple[object, ...], list[RegionExplanation]] = defaultdict(list)
     for region in said.regions:
-        work = tuple((call.kind, call.signature, len(call.nodes)) for call in region.calls)
+        work = Counter[tuple[str, str]]()
+        for call in region.calls:
+            work[call.kind, call.signature] += len(call.nodes)
         best = min((one for one in region.candidates if one.lost), key=lambda one: one.finish_s, default=None)
-        alike[region.device, work, region.planned, None if best is None else best.device].append(region)
+        alike[region.device, frozenset(work.items()), region.planned, None if best is None else best.device].append(region)
     rows = []
     for group in alike.values():
         each_s = sum(one.finish_s - one.start_s for one in group) / len(group)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fuel_async.schedule.machine import DeviceShape, Links, Prices
-    from fuel_async.schedule.offers import Policy
     from fuel_async.schedule.shape import LaneShape, RunShape
 
 _NOBODY: Mapping[int, BaseException] = MappingProxyType({})
@@ -44,7 +43,6 @@ def alone_on_each(
     shape: RunShape,
     devices: Sequence[tuple[DeviceShape, Sequence[LaneShape]]],
     links: Links,
-    policy: Policy,
     gone: Mapping[int, BaseException] = _NOBODY,
 ) -> dict[int, DryRun]:
     """Play a run on each device that is there, as if all others were gone. Those where it cannot run are left out."""
@@ -52,7 +50,7 @@ def alone_on_each(
     for device in range(len(devices)):
         others = {other: DeviceLost(one.name, "left out") for other, (one, _) in enumerate(devices) if other != device}
         if device not in gone and len(devices) > 1:
-            run = dry_run(devices, links, policy, bare, {**others, **gone})
+            run = dry_run(devices, links, earliest_finish, bare, {**others, **gone})
             if run.error is None:
                 found[device] = run
     return found

@@ -182,6 +182,7 @@ class _Explaining:
         region = self.plan.regions[number]
         measured = self.known.measured(number, offer.device)
         copied_nbytes = sum(self.plan.values[value].nbytes for value in {value for value, _ in offer.copies})
+        upload_ns = self.shape.spread.prices.upload_ns(number, offer.device)
         return Candidate(
             device=self.places[offer.device],
             start_s=offer.start_ns / 1e9,
@@ -192,7 +193,7 @@ class _Explaining:
             ready_s=offer.ready_ns / 1e9,
             free_s=offer.free_ns / 1e9,
             sources={"measured": 1.0} if measured else self.calls.sources(region, offer.device),
-            lost="" if offer is chosen else lost_by(chosen, offer, planned, copied_nbytes),
+            lost="" if offer is chosen else lost_by(chosen, offer, planned, copied_nbytes, upload_ns),
         )
 
     def _copies(self) -> list[CopyExplanation]:

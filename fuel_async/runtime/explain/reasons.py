@@ -49,11 +49,11 @@ def reason_of(
     return f"{by_plan}done {ms(margin_s)} before {name}{_cause(chosen, best)}"
 
 
-def lost_by(chosen: Offer, other: Offer, planned: int | None, copied_nbytes: int) -> str:
+def lost_by(chosen: Offer, other: Offer, planned: int | None, copied_nbytes: int, upload_ns: int) -> str:
     """Why an offer was not taken: the parts add up to how much later it would be done."""
     later_ns = other.finish_ns - chosen.finish_ns
     start_ns, work_ns = other.start_ns - chosen.start_ns, other.predicted_ns - chosen.predicted_ns
-    parts = [f"start {_signed(start_ns)}{_waits(other, copied_nbytes) if start_ns > 0 else ''}"] if start_ns else []
+    parts = [f"start {_signed(start_ns)}{_waits(other, copied_nbytes, upload_ns) if start_ns > 0 else ''}"] if start_ns else []
     parts += [f"work {_signed(work_ns)}"] if work_ns else []
     cause = f": {', '.join(parts)}" if parts else ""
     if later_ns > 0:
@@ -66,12 +66,17 @@ def lost_by(chosen: Offer, other: Offer, planned: int | None, copied_nbytes: int
     return f"{when}; the policy chose another" if later_ns else when
 
 
-def _waits(offer: Offer, copied_nbytes: int) -> str:
+def _waits(offer: Offer, copied_nbytes: int, upload_ns: int) -> str:
     """What a start waits for, where it is not the region's needs themselves."""
     if offer.free_ns > offer.ready_ns:
         return " (other work)"
-    copies = "1 copy" if len(offer.copies) == 1 else f"{len(offer.copies)} copies"
-    return f" ({copies}, {nbytes_text(copied_nbytes)})" if offer.copies else " (constants)"
+    parts = []
+    if offer.copies:
+        number = len(offer.copies)
+        parts.append(f"{number} {'copy' if number == 1 else 'copies'}, {nbytes_text(copied_nbytes)}")
+    if upload_ns:
+        parts.append(f"constants, {ms(upload_ns / 1e9)}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _signed(nanoseconds: int) -> str:

@@ -114,7 +114,7 @@ class SpreadEngine(Engine):
             devices,
             table,
             table.locations,
-            alone_on_each(shape, devices, table, policy, gone),
+            alone_on_each(shape, devices, table, gone),
             prepared.constants_nbytes,
             warm=warm,
         )
