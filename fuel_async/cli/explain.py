@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,7 +52,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     if unknown:
         raise UserError(f"there is no region {unknown[0]}; there are {len(numbers)}, from 0")
     width = console.width if console.is_terminal else COLUMNS
-    for chapter in chapters(explanation, wanted, width):
+    for chapter in chapters(explanation, wanted, width, f"{Path.cwd()}{os.sep}"):
         for line in chapter.before:
             print_line(console, line)
         if chapter.rows:

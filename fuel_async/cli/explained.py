@@ -56,15 +56,18 @@ class Chapter:
     behind: Sequence[str] = ()
 
 
-def chapters(said: Explanation, wanted: Sequence[int], width: int) -> Iterator[Chapter]:
-    """Iterate over what is printed of an explanation, `width` columns wide; regions `wanted` in full."""
+def chapters(said: Explanation, wanted: Sequence[int], width: int, folder: str = "") -> Iterator[Chapter]:
+    """Iterate over what is printed of an explanation, `width` columns wide; regions `wanted` in full.
+
+    Lines of files below `folder` are named from there.
+    """
     yield Chapter(_head(said), DEVICES, _devices(said))
     if said.regions:
         yield Chapter(["", "timeline", *said.picture(width)])
         yield Chapter([""], REGIONS, _regions(said))
         yield Chapter([""], KERNELS, _kernels(said))
     for number in wanted:
-        yield from _full(next(region for region in said.regions if region.number == number))
+        yield from _full(next(region for region in said.regions if region.number == number), folder)
     behind = [] if wanted or not said.regions else ["", "--region N shows every candidate for a region, --all for all."]
     if said.error is not None:
         behind += ["", f"it would fail: {said.error}"]
@@ -108,7 +111,8 @@ def _regions(said: Explanation) -> Sequence[Sequence[str]]:
         for call in region.calls:
             work[call.kind, call.signature] += len(call.nodes)
         best = min((one for one in region.candidates if one.lost), key=lambda one: one.finish_s, default=None)
-        alike[region.device, frozenset(work.items()), region.planned, None if best is None else best.device].append(region)
+        rival = None if best is None else best.device
+        alike[region.device, frozenset(work.items()), region.planned, rival].append(region)
     rows = []
     for group in alike.values():
         each_s = sum(one.finish_s - one.start_s for one in group) / len(group)
@@ -182,7 +186,7 @@ def _kernels(said: Explanation) -> Sequence[Sequence[str]]:
 # --- one region -------------------------------------------------------------------------------------------------------
 
 
-def _full(region: RegionExplanation) -> Iterator[Chapter]:
+def _full(region: RegionExplanation, folder: str) -> Iterator[Chapter]:
     after = f" after {', '.join(map(str, region.needs))}" if region.needs else ""
     when = f"{_ms(region.start_s)} to {_ms(region.finish_s)} ms"
     before = [
@@ -197,7 +201,8 @@ def _full(region: RegionExplanation) -> Iterator[Chapter]:
     for call in region.calls:
         times = f"{len(call.nodes)} x " if len(call.nodes) > 1 else ""
         head = f"{times}{call.kind} {call.signature}"
-        made = f"{_ms(call.predicted_s)} ms by {call.kernel}, {_price(call.source)}; built at {call.line}"
+        line = call.line.removeprefix(folder)
+        made = f"{_ms(call.predicted_s)} ms by {call.kernel}, {_price(call.source)}; built at {line}"
         rows = [
             (
                 "*" if one.taken else "",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import fields
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import fuel_async as fa
-from fuel_async.backends.sim import REFERENCE, Links, SimDeviceSpec, SimMachine, VirtualClock
+from fuel_async.backends.sim import REFERENCE, Links, SimDeviceSpec, SimMachine, VirtualClock, describe_machine
 from fuel_async.cost import Rates
 from fuel_async.plan import Fate, region_ns
 from fuel_async.runtime.explain import (
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from fuel_async.runtime.spread import SpreadEngine
     from fuel_async.runtime.spread.prepared import PreparedSpread
 
+MACHINE = Path(__file__).parents[2] / "examples" / "machines" / "cpu_two_gpus.toml"
 MS = 1_000_000
 RATES = Rates(flops_per_ns=10, dense_flops_per_ns=50, bytes_per_ns=20, call_ns=2_000)
 
@@ -75,7 +80,9 @@ def world(
     return run_virtual(main)
 
 
-def explained(specs: Sequence[SimDeviceSpec], graph: fa.Graph, links: Links | None = None, **options: Any) -> Explanation:
+def explained(
+    specs: Sequence[SimDeviceSpec], graph: fa.Graph, links: Links | None = None, **options: Any
+) -> Explanation:
     said: Explanation = world(specs, lambda executor, machine: executor.explain(graph, warm=True), links, **options)
     return said
 
@@ -150,7 +157,9 @@ def test_what_was_measured_is_said_to_be() -> None:
         measured = [one for region in after.regions for one in region.candidates if one.sources == {"measured": 1.0}]
         assert measured
         slow = [one for one in measured if one.device == machine.devices[0].location]
-        known = {region.number: one for region in before.regions for one in region.candidates if one.device == slow[0].device}
+        known = {
+            region.number: one for region in before.regions for one in region.candidates if one.device == slow[0].device
+        }
         assert any(abs(one.predicted_s / other.predicted_s - 2) < 0.01 for one in slow for other in known.values())
 
     run_virtual(main)
@@ -172,7 +181,7 @@ def test_the_timeline_is_that_of_the_run() -> None:
         assert copy.finish_s - copy.start_s >= 10e-6
     for row in lanes:
         spans = sorted((span.start_ns, span.end_ns) for span in work if span.row == row)
-        assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     assert max(span.end_ns for span in said.spans) <= round(said.makespan_s * 1e9)
     lines = said.picture(100)
     assert len(lines) == 1 + len({span.row for span in said.spans} | lanes)
@@ -209,15 +218,14 @@ def test_where_the_plan_has_a_region_is_told_beside_where_it_goes_without() -> N
         said = executor.explain(graph)
         engine: SpreadEngine = executor._engine  # type: ignore[assignment]
         prepared = prepared_of(executor)
-        assert prepared.shape.prior is None  # explaining changes nothing
+        before = prepared.shape
         prepared.plan_run()
-        assert (prepared.shape.prior is not None) is (said.regions[0].planned is not None)
-        prior = prepared.shape.prior
-        if prior is not None:
-            places = [device.location for device in engine.table.devices]
-            assert [region.planned for region in said.regions] == [places[device] for device in prior.devices]
-            assert said.promised_s == prior.makespan_ns / 1e9
-            assert executor.explain(graph) == said  # of the plan that it has now
+        prior, places = prepared.shape.prior, [device.location for device in engine.table.devices]
+        assert before.prior is None  # explaining changes nothing
+        assert prior is not None
+        assert [region.planned for region in said.regions] == [places[device] for device in prior.devices]
+        assert said.promised_s == prior.makespan_ns / 1e9
+        assert executor.explain(graph) == said  # of the plan that it has now
         return said
 
     said: Explanation = world(UNEQUAL, say)
@@ -229,7 +237,7 @@ def test_where_the_plan_has_a_region_is_told_beside_where_it_goes_without() -> N
 
 
 def test_a_device_that_would_be_done_earlier_loses_to_the_plan() -> None:
-    """Six chains of three products, and a second device of half the speed: it gets two of them."""
+    """Six chains of three products, and a second GPU of half the speed: it gets two of them."""
     g = fa.Graph("chains")
     x = g.input("x", (512, 512))
     ends = []
@@ -239,15 +247,15 @@ def test_a_device_that_would_be_done_earlier_loses_to_the_plan() -> None:
             end = (end @ g.constant(np.ones((512, 512), np.float32))).tanh()
         ends.append(end)
     g.output("y", sum(ends[1:], ends[0]))
-    rates = Rates(flops_per_ns=50, dense_flops_per_ns=250, bytes_per_ns=100, call_ns=16_000)
-    said = explained([SimDeviceSpec(rates=rates, speed=4), SimDeviceSpec(rates=rates, speed=2)], g)
-    torn = [region for region in said.regions if "the whole run is shorter so" in region.reason]
+    machine = describe_machine(tomllib.loads(MACHINE.read_text("utf-8")))
+    said = explained(machine.devices, g, machine.links)
+    torn = [region for region in said.regions if "shorter as a whole" in region.reason]
     assert torn
     for region in torn:
-        (other,) = [one for one in region.candidates if one.lost]
+        other = min((one for one in region.candidates if one.lost), key=lambda one: one.finish_s)
         assert other.finish_s < region.chosen.finish_s
         assert " earlier" in other.lost
-        assert other.lost.endswith("planned elsewhere for the sake of the whole run")
+        assert other.lost.endswith("planned elsewhere")
     assert said.planned_s is not None
     assert said.live_s is not None
     assert said.makespan_s == said.planned_s < said.live_s
@@ -260,12 +268,13 @@ def test_a_policy_of_the_callers_own_has_no_plan() -> None:
     assert "the policy chose another" in said.regions[0].candidates[0].lost
 
 
+def _said(warm: bool, executor: fa.Executor, machine: SimMachine) -> Explanation:
+    return executor.explain(products(), warm=warm)
+
+
 def test_constants_that_are_still_to_be_sent_are_told_apart() -> None:
     slow = Links.of(10_000, 0.5)
-    first, later = (
-        world(UNEQUAL, lambda executor, machine, warm=warm: executor.explain(products(), warm=warm), slow)
-        for warm in (False, True)
-    )
+    first, later = (world(UNEQUAL, partial(_said, warm), slow) for warm in (False, True))
     assert first.constants_nbytes == later.constants_nbytes == 4 * 256 * 256 * 4
     assert (first.warm, later.warm) == (False, True)
     assert first.makespan_s > later.makespan_s
@@ -276,7 +285,9 @@ def test_constants_that_are_still_to_be_sent_are_told_apart() -> None:
 # --- why a device loses ---
 
 
-def offer(device: int, ready: int = 0, free: int = 0, takes: int = 10, copies: int = 0, *, tight: bool = False) -> Offer:
+def offer(
+    device: int, ready: int = 0, free: int = 0, takes: int = 10, copies: int = 0, *, tight: bool = False
+) -> Offer:
     hops = [(value, Hop(0, device, 1)) for value in range(copies)]
     return Offer(device, device, ready * MS, free * MS, takes * MS, hops, tight)
 
@@ -288,9 +299,9 @@ LOST = {
     "5.000 ms later: start +5.000 (other work)": (offer(0), offer(1, free=5), None),
     "2.000 ms later: start +5.000 (other work), work -3.000": (offer(0), offer(1, free=5, takes=7), None),
     "done at the same time": (offer(0), offer(1), None),
-    "3.000 ms earlier: work -3.000; its memory would be nearly full": (offer(0), offer(1, takes=7, tight=True), None),
-    "3.000 ms earlier: work -3.000; planned elsewhere for the sake of the whole run": (offer(0), offer(1, takes=7), 0),
-    "3.000 ms earlier: work -3.000; the policy chose another": (offer(0), offer(1, takes=7), None),
+    "3.000 ms earlier, but its memory would be nearly full": (offer(0), offer(1, takes=7, tight=True), None),
+    "3.000 ms earlier, but planned elsewhere": (offer(0), offer(1, takes=7), 0),
+    "3.000 ms earlier, but the policy chose another": (offer(0), offer(1, takes=7), None),
 }
 
 
@@ -325,7 +336,9 @@ def test_a_device_that_could_not_take_a_region_says_why() -> None:
         return executor.explain(products())
 
     gone = world(UNEQUAL, lost)
-    assert {one.why for region in gone.regions for one in region.refusals} == {f"{gone.devices[2].device} is lost: taken out"}
+    assert {one.why for region in gone.regions for one in region.refusals} == {
+        f"{gone.devices[2].device} is lost: taken out"
+    }
 
     apart = Links(None)
     alone = explained([SimDeviceSpec(in_host_memory=True), SimDeviceSpec()], products(), links=apart)

@@ -47,11 +47,16 @@ def test_no_line_is_wider_than_was_asked(width: int) -> None:
     assert max(map(len, text_picture(rows, spans, width=width))) <= width
 
 
-@pytest.mark.parametrize(("end_ns", "marks", "step"), [(9 * MS, 10, 1), (10 * MS, 5, 2), (49 * MS, 10, 5), (900, 9, 1e-3)])
+@pytest.mark.parametrize(
+    ("end_ns", "marks", "step"), [(9 * MS, 10, 1), (10 * MS, 5, 2), (49 * MS, 10, 5), (900, 9, 1e-3)]
+)
 def test_marks_are_as_far_apart_as_people_count(end_ns: int, marks: int, step: float) -> None:
     assert step_ms(end_ns, marks) == step
 
 
 def test_spans_of_one_kind_are_joined_when_nobody_could_see_them_apart() -> None:
-    spans = [Span("a", "run", at, at + 1) for at in range(0, 10, 2)] + [Span("a", "copy", 10, 11), Span("a", "run", 90, 99)]
+    spans = [Span("a", "run", at, at + 1) for at in range(0, 10, 2)] + [
+        Span("a", "copy", 10, 11),
+        Span("a", "run", 90, 99),
+    ]
     assert list(joined(spans, 20)) == [(0, 9, "run"), (10, 11, "copy"), (90, 99, "run")]

@@ -79,7 +79,10 @@ def test_constants_that_are_there_take_no_time() -> None:
 def test_alone_is_as_if_the_others_were_not_there() -> None:
     shape = spread("a:X=100 b:a=900 c:a=800", speeds={1: 2})
     found = alone_on_each(shape, DEVICES, Mesh())
-    assert [{decision.chosen.device for decision in found[device].decisions.values()} for device in (0, 1)] == [{0}, {1}]
+    assert [{decision.chosen.device for decision in found[device].decisions.values()} for device in (0, 1)] == [
+        {0},
+        {1},
+    ]
     assert found[0].makespan_ns > found[1].makespan_ns
 
 

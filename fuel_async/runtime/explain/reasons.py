@@ -41,7 +41,7 @@ def reason_of(
     if margin_s < 0 and best.tight and not chosen.tight:
         return f"{name} would be done {ms(-margin_s)} earlier, with its memory nearly full"
     if margin_s < 0 and by_plan:
-        return f"as planned, though {name} would be done {ms(-margin_s)} earlier: the whole run is shorter so"
+        return f"as planned, though {name} would be done {ms(-margin_s)} earlier: shorter as a whole"
     if margin_s < 0:
         return f"chosen by {policy}, though {name} would be done {ms(-margin_s)} earlier"
     if margin_s == 0:
@@ -50,20 +50,20 @@ def reason_of(
 
 
 def lost_by(chosen: Offer, other: Offer, planned: int | None, copied_nbytes: int, upload_ns: int) -> str:
-    """Why an offer was not taken: the parts add up to how much later it would be done."""
+    """Why an offer was not taken; if it would be done later, with what adds up to that, in ms."""
     later_ns = other.finish_ns - chosen.finish_ns
+    if later_ns <= 0:
+        when = f"{ms(-later_ns / 1e9)} earlier" if later_ns else "done at the same time"
+        if other.tight and not chosen.tight:
+            return f"{when}, but its memory would be nearly full"
+        if planned is not None and planned != other.device:
+            return f"{when}, but planned elsewhere"
+        return f"{when}, but the policy chose another" if later_ns else when
     start_ns, work_ns = other.start_ns - chosen.start_ns, other.predicted_ns - chosen.predicted_ns
-    parts = [f"start {_signed(start_ns)}{_waits(other, copied_nbytes, upload_ns) if start_ns > 0 else ''}"] if start_ns else []
+    waits = _waits(other, copied_nbytes, upload_ns) if start_ns > 0 else ""
+    parts = [f"start {_signed(start_ns)}{waits}"] if start_ns else []
     parts += [f"work {_signed(work_ns)}"] if work_ns else []
-    cause = f": {', '.join(parts)}" if parts else ""
-    if later_ns > 0:
-        return f"{ms(later_ns / 1e9)} later{cause}"
-    when = f"{ms(-later_ns / 1e9)} earlier{cause}" if later_ns else "done at the same time"
-    if other.tight and not chosen.tight:
-        return f"{when}; its memory would be nearly full"
-    if planned is not None and planned != other.device:
-        return f"{when}; planned elsewhere for the sake of the whole run"
-    return f"{when}; the policy chose another" if later_ns else when
+    return f"{ms(later_ns / 1e9)} later: {', '.join(parts)}"
 
 
 def _waits(offer: Offer, copied_nbytes: int, upload_ns: int) -> str:
@@ -86,9 +86,9 @@ def _signed(nanoseconds: int) -> str:
 
 def _cause(chosen: Offer, other: Offer) -> str:
     """What makes the other later: the largest of its copies, its queue and its speed."""
-    sent = ", which must be sent its inputs" if other.copies else ", which must be sent constants"
+    waits = ", which waits for inputs" if other.copies else ", which waits for constants"
     causes = {
-        sent: other.ready_ns - chosen.ready_ns,
+        waits: other.ready_ns - chosen.ready_ns,
         ", which has other work": other.free_ns - chosen.free_ns,
         ", which is slower at it": other.predicted_ns - chosen.predicted_ns,
     }

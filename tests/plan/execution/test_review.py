@@ -11,7 +11,20 @@ from fuel_async.ir import CostEstimate, DType, Graph, Layout, PrecisionGuarantee
 from fuel_async.plan import KEEP_PER_DEVICE, Fate, PlanOptions, PrecisionRequirement, Reviewed, Reviewer, review
 from fuel_async.plan.execution.draft import Call
 from tests.plan.execution.support import SQR, apply, chain, compiled, relaxed, table
-from tests.plan.rank.support import CPU, CUDA, CUDA0, HOST, STABLE, UNAUDITED, VK0, VULKAN, Kernel, Links, everybody, priced
+from tests.plan.rank.support import (
+    CPU,
+    CUDA,
+    CUDA0,
+    HOST,
+    STABLE,
+    UNAUDITED,
+    VK0,
+    VULKAN,
+    Kernel,
+    Links,
+    everybody,
+    priced,
+)
 
 if TYPE_CHECKING:
     from fuel_async.dispatch import BackendCapabilities
