@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from dataclasses import fields
 from functools import partial
@@ -14,7 +15,15 @@ import numpy as np
 import pytest
 
 import fuel_async as fa
-from fuel_async.backends.sim import REFERENCE, Links, SimDeviceSpec, SimMachine, VirtualClock, describe_machine
+from fuel_async.backends.sim import (
+    REFERENCE,
+    Links,
+    LinkSpec,
+    SimDeviceSpec,
+    SimMachine,
+    VirtualClock,
+    describe_machine,
+)
 from fuel_async.cost import Rates
 from fuel_async.plan import Fate, region_ns
 from fuel_async.runtime.explain import (
@@ -403,3 +412,31 @@ async def test_sizes_may_be_given_by_themselves() -> None:
         assert region.calls[0].signature.endswith("-> f32[3, 6]")
         assert region.calls[0].line.startswith(__file__)
         assert region.refusals == ()
+
+
+# --- the page that describes the format ---
+
+PAGE = (Path(__file__).parents[2] / "docs" / "devices.md").read_text("utf-8")
+OBJECTS = {
+    "the whole": Explanation,
+    "of `devices`": DeviceExplanation,
+    "of `regions`": RegionExplanation,
+    "of `candidates`": Candidate,
+    "of `refusals`": Refusal,
+    "of `calls`": CallExplanation,
+    "of `alternatives`": Alternative,
+    "of `copies`": CopyExplanation,
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_the_page_lists_every_field(name: str) -> None:
+    (listed,) = re.findall(rf"^\| {re.escape(name)} \| (.*) \|$", PAGE, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", listed) == [one.name for one in fields(OBJECTS[name])]
+
+
+@pytest.mark.parametrize(("start", "classes"), [("`[[device]]`", [SimDeviceSpec]), ("`[links]`", [LinkSpec, Links])])
+def test_the_page_lists_every_key_of_a_machine(start: str, classes: list[type]) -> None:
+    (listed,) = re.findall(rf"^\| {re.escape(start)}[^|]* \| (.*) \|$", PAGE, re.MULTILINE)
+    known = {one.name for cls in classes for one in fields(cls)} - {"every", "matrix"}
+    assert set(re.findall(r"`(\w+)`", listed)) == known
