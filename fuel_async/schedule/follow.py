@@ -49,7 +49,7 @@ def alone_on_each(
     bare, found = replace(shape, prior=None), dict[int, DryRun]()
     for device in range(len(devices)):
         others = {other: DeviceLost(one.name, "left out") for other, (one, _) in enumerate(devices) if other != device}
-        if device not in gone and len(devices) > 1:
+        if device not in gone:
             run = dry_run(devices, links, earliest_finish, bare, {**others, **gone})
             if run.error is None:
                 found[device] = run

@@ -91,4 +91,8 @@ def test_who_cannot_is_left_out() -> None:
     assert alone_on_each(pinned, DEVICES, Mesh()).keys() == {1}
     lost = {1: DeviceLost("gpu:1", "gone")}
     assert alone_on_each(spread("a:X b:a"), DEVICES, Mesh(), lost).keys() == {0}
-    assert alone_on_each(spread("a:X b:a"), DEVICES[:1], Mesh()) == {}
+
+
+def test_the_only_device_is_alone_anyway() -> None:
+    (only,) = alone_on_each(spread("a:X b:a"), DEVICES[:1], Mesh()).values()
+    assert only.makespan_ns == dry_run(DEVICES[:1], Mesh(), earliest_finish, spread("a:X b:a")).makespan_ns

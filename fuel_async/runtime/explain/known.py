@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from fuel_async.backends import Device
     from fuel_async.cost import Rates
-    from fuel_async.dispatch import BackendCapabilities, KernelBindingTable, KernelCall
+    from fuel_async.dispatch import BackendCapabilities, KernelBindingTable, LaneProgram
     from fuel_async.ir import DeviceLocation
-    from fuel_async.plan import Plan, TransferEstimator
+    from fuel_async.plan import Plan, Region, TransferEstimator
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,7 @@ class Known:
         """What candidates are ranked with."""
         return PlanOptions.among([one.capabilities for one in self.devices], self.estimator)
 
-    def call_on(self, plan: Plan, call: KernelCall, device: int) -> KernelCall | None:
-        """Return a call of a region's program as a device makes it; None when it has no kernel for it."""
+    def program_on(self, plan: Plan, region: Region, device: int) -> LaneProgram | None:
+        """Return what a device runs for a region; None when it lacks a kernel for one of its nodes."""
         kind = self.devices[device].capabilities.kind
-        if kind not in plan.kinds:
-            return None
-        return call.each[plan.kinds.index(kind)] if call.each else call
+        return region.on(plan.kinds.index(kind)) if kind in plan.kinds else None

@@ -157,7 +157,6 @@ class _Explaining:
         live = self.judged.live.decisions.get(number)
         offered = {offer.device for offer in decision.offers}
         refused = [device for device in range(len(self.places)) if device not in offered]
-        share_nbytes, has_way = self.shape.spread.share_nbytes, self.shape.has_way
         return RegionExplanation(
             number=number,
             kernels=kinds_of(region),
@@ -168,15 +167,18 @@ class _Explaining:
             candidates=tuple(self._candidate(number, offer, chosen, planned) for offer in decision.offers),
             reason=reason_of(region, decision, self.places, self.policy, planned),
             lane=chosen.lane - self.first_lane[chosen.device],
-            refusals=tuple(
-                Refusal(self.places[device], refusal(self.plan, number, device, self.known, share_nbytes, has_way))
-                for device in refused
-            ),
+            refusals=tuple(self._refusal(number, device) for device in refused),
             planned=None if planned is None else self.places[planned],
             planned_start_s=None if self.prior is None else self.prior.starts_ns[number] / 1e9,
             live=None if planned is None or live is None else self.places[live.chosen.device],
             calls=self.calls.of(region, chosen.device),
         )
+
+    def _refusal(self, number: int, device: int) -> Refusal:
+        lacking = self.calls.lacking(self.plan.regions[number], device)
+        share_nbytes, has_way = self.shape.spread.share_nbytes, self.shape.has_way
+        why = refusal(self.plan, number, device, self.known, lacking, share_nbytes, has_way)
+        return Refusal(self.places[device], why)
 
     def _candidate(self, number: int, offer: Offer, chosen: Offer, planned: int | None) -> Candidate:
         region = self.plan.regions[number]

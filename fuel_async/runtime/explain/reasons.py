@@ -86,11 +86,11 @@ def _signed(nanoseconds: int) -> str:
 
 def _cause(chosen: Offer, other: Offer) -> str:
     """What makes the other later: the largest of its copies, its queue and its speed."""
-    waits = ", which waits for inputs" if other.copies else ", which waits for constants"
+    waits = ", waiting for inputs" if other.copies else ", waiting for constants"
     causes = {
         waits: other.ready_ns - chosen.ready_ns,
-        ", which has other work": other.free_ns - chosen.free_ns,
-        ", which is slower at it": other.predicted_ns - chosen.predicted_ns,
+        ", busy with other work": other.free_ns - chosen.free_ns,
+        ", slower at it": other.predicted_ns - chosen.predicted_ns,
     }
     text, most_ns = max(causes.items(), key=lambda one: one[1])
     return text if most_ns > 0 else ""
@@ -101,19 +101,22 @@ def refusal(
     number: int,
     device: int,
     known: Known,
+    lacking: Sequence[str],
     share_nbytes: int,
     has_way: Callable[[int], bool],
 ) -> str:
-    """Why a device made no offer for a region. `has_way` says of a device whether values get there and back."""
+    """Why a device made no offer for a region.
+
+    `lacking` are the kinds of kernels that it does not have; `has_way` says of a device whether values get there and
+    back.
+    """
     region, where = plan.regions[number], known.devices[device]
     if region.pin is not None and region.pin != where.location:
         return f"the graph pins it to {region.pin}"
     if where.lost is not None:
         return str(where.lost)
-    lacking = [call.kind.value for call in region.program.calls if known.call_on(plan, call, device) is None]
-    if lacking:
-        kinds = list(dict.fromkeys(lacking))
-        return f"no kernel for {', '.join(kinds[:NAMED])}{' and more' if len(kinds) > NAMED else ''}"
+    if known.program_on(plan, region, device) is None:
+        return f"no kernel for {', '.join(lacking[:NAMED])}{' and more' if len(lacking) > NAMED else ''}"
     if share_nbytes > where.budget_nbytes:
         return f"no room: a run holds {share_nbytes:,} bytes there, of {where.budget_nbytes:,}"
     if not has_way(device):
