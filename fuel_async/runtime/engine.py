@@ -173,6 +173,10 @@ class Engine:
         taken = {name: usual[name] for name in frozen.symbols}
         if feeds:
             taken.update(feed_rules.symbol_sizes(frozen, feeds))
+        for name in sizes or ():
+            if name not in taken:
+                there = ", ".join(frozen.symbols) or "none"
+                raise UserError(f"graph {frozen.name!r} has no symbol {name!r}; it has {there}")
         taken.update(sizes or {})
         prepared = self.cache.prepare(frozen, (tuple(sorted(taken.items())), None))
         return self._explain(prepared, taken, warm)

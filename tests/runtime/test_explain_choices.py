@@ -9,7 +9,8 @@ from dataclasses import fields
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -25,6 +26,8 @@ from fuel_async.backends.sim import (
     describe_machine,
 )
 from fuel_async.cost import Rates
+from fuel_async.errors import UserError
+from fuel_async.ir import DeviceLocation
 from fuel_async.plan import Fate, region_ns
 from fuel_async.runtime.explain import (
     Alternative,
@@ -36,13 +39,14 @@ from fuel_async.runtime.explain import (
     Refusal,
     RegionExplanation,
 )
-from fuel_async.runtime.explain.reasons import FATES, lost_by
-from fuel_async.schedule import Hop, Offer
+from fuel_async.runtime.explain.reasons import FATES, lost_by, reason_of
+from fuel_async.schedule import Decision, Hop, Offer
 from fuel_async.testing import run_virtual, synthetic_op
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fuel_async.plan import Region
     from fuel_async.runtime.spread import SpreadEngine
     from fuel_async.runtime.spread.prepared import PreparedSpread
 
@@ -320,6 +324,40 @@ def test_the_parts_add_up_to_how_much_later_it_would_be_done(text: str) -> None:
     assert lost_by(chosen, other, planned, 4_000, 0) == text
 
 
+A, B, C = (DeviceLocation.parse(f"sim:{number}") for number in range(3))
+
+#: Why the first of some offers is taken: the offers, the pin, and the device that the plan has.
+REASONS: dict[str, tuple[list[Offer], DeviceLocation | None, int | None]] = {
+    "pinned to sim:0": ([offer(0)], A, None),
+    "planned on sim:2, which cannot take it now or is far behind": ([offer(0), offer(1)], None, 2),
+    "no other device can take it": ([offer(0)], None, None),
+    "as planned, no other device can take it": ([offer(0)], None, 0),
+    "done 4.000 ms before sim:1, slower at it": ([offer(0), offer(1, takes=14), offer(2, takes=15)], None, None),
+    "as planned, done 4.000 ms before sim:1, waiting for inputs": ([offer(0), offer(1, ready=4, copies=1)], None, 0),
+    "done 4.000 ms before sim:1, waiting for constants": ([offer(0), offer(1, ready=4)], None, None),
+    "done 4.000 ms before sim:1, busy with other work": ([offer(0), offer(1, free=4)], None, None),
+    "as planned, done first, with sim:1 at the same time": ([offer(0), offer(1)], None, 0),
+    "as planned, though sim:1 would be done 3.000 ms earlier: shorter as a whole": (
+        [offer(0), offer(1, takes=7)],
+        None,
+        0,
+    ),
+    "chosen by mine, though sim:1 would be done 3.000 ms earlier": ([offer(0), offer(1, takes=7)], None, None),
+    "sim:1 would be done 3.000 ms earlier, with its memory nearly full": (
+        [offer(0), offer(1, takes=7, tight=True)],
+        None,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("text", REASONS)
+def test_every_reason_has_its_case(text: str) -> None:
+    offers, pin, planned = REASONS[text]
+    region = cast("Region", SimpleNamespace(pin=pin))
+    assert reason_of(region, Decision(0, 0, offers, offers[0]), (A, B, C), "mine", planned) == text
+
+
 def test_a_device_that_could_not_take_a_region_says_why() -> None:
     def pinned(executor: fa.Executor, machine: SimMachine) -> Explanation:
         g = fa.Graph()
@@ -412,6 +450,8 @@ async def test_sizes_may_be_given_by_themselves() -> None:
         assert region.calls[0].signature.endswith("-> f32[3, 6]")
         assert region.calls[0].line.startswith(__file__)
         assert region.refusals == ()
+        with pytest.raises(UserError, match="graph 'sized' has no symbol 'batches'; it has batch, tokens"):
+            executor.explain(g, sizes={"batches": 3})
 
 
 # --- the page that describes the format ---
