@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...] [--json] [--quick] [--check]`: measure, compare with the targets, print.
+"""`python -m benchmarks [NAME ...] [--json] [--quick] [--check] [--seed N]`: measure, compare with the targets, print.
 
 Each benchmark compares what it computed with a reference before it prints anything. With several names, or none for all
 of them, each runs in a process of its own and prints its own JSON line. A missed target is reported, and fails the
@@ -15,13 +15,25 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from benchmarks import balance, cuda, first_run, forkjoin, heartbeat, kernels, minilm, overhead, vulkan
+from benchmarks import (
+    balance,
+    cuda,
+    first_run,
+    forkjoin,
+    heartbeat,
+    kernels,
+    makespan,
+    minilm,
+    overhead,
+    plan,
+    vulkan,
+)
 from benchmarks.report import Report, WrongResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-BENCHMARKS: Mapping[str, Callable[[bool], Report]] = {
+BENCHMARKS: Mapping[str, Callable[..., Report]] = {
     "overhead": overhead.measure,
     "heartbeat": heartbeat.measure,
     "first-run": first_run.measure,
@@ -31,7 +43,12 @@ BENCHMARKS: Mapping[str, Callable[[bool], Report]] = {
     "kernels": kernels.measure,
     "vulkan": vulkan.measure,
     "cuda": cuda.measure,
+    "plan": plan.measure,
+    "makespan": makespan.measure,
 }
+
+#: Those that draw what they measure, from the seed that is given.
+DRAWN = frozenset({"makespan"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--quick", action="store_true", help="only show that it works: the figures mean nothing")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    parser.add_argument("--seed", type=int, default=0, help=f"what {', '.join(sorted(DRAWN))} draws from")
     chosen = parser.parse_args(arguments)
     names = chosen.names or list(BENCHMARKS)
     unknown = [name for name in names if name not in BENCHMARKS]
@@ -48,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unknown benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
     if len(names) > 1:
         options = [f"--{name}" for name in ("json", "quick", "check") if getattr(chosen, name)]
+        options.append(f"--seed={chosen.seed}")
         return max(subprocess.call([sys.executable, "-m", "benchmarks", name, *options]) for name in names)
     return _measure(names[0], chosen)
 
@@ -55,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(name: str, chosen: argparse.Namespace) -> int:
     console = Console(width=None if sys.stdout.isatty() else 100)
     try:
-        report = BENCHMARKS[name](chosen.quick)
+        report = BENCHMARKS[name](chosen.quick, **({"seed": chosen.seed} if name in DRAWN else {}))
     except WrongResult as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2

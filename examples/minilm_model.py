@@ -5,6 +5,10 @@ product where the checkpoint has weights for three small ones. Where they come f
 
     graph = sentence_encoder(load_weights())
     embeddings = (await executor.run(graph, ids=ids, mask=mask))["embeddings"]
+
+Planning reads no numbers, so how it would run can be looked at without the weights:
+
+    python -m fuel_async explain examples.minilm_model:shapes --machine examples/machines/cpu_two_gpus.toml
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ LAYERS = 6
 HEADS = 12
 WIDTH = 384
 HEAD_WIDTH = WIDTH // HEADS
+INNER = 4 * WIDTH
+VOCABULARY, POSITIONS, SEGMENTS = 30_522, 512, 2
 EPS = 1e-12
 
 #: Added to the score of a padding token: its share of the attention rounds to nothing.
@@ -38,7 +44,7 @@ def sentence_encoder(weights: Mapping[str, npt.NDArray[np.float32]]) -> fa.Graph
     for padding. Output: `embeddings`, f32 [batch, 384], each of length 1.
     """
     g = fa.Graph("minilm")
-    ids = g.input("ids", ("batch", "tokens"), fa.u32)
+    ids = g.input("ids", ("batch", "tokens"), fa.u32, hint={"batch": 8, "tokens": 64})
     mask = g.input("mask", ("batch", "tokens"), fa.f32)
     padding = ((mask - 1.0) * FAR_BELOW).expand_dims((1, 2))  # [batch, 1, 1, tokens]
 
@@ -52,6 +58,27 @@ def sentence_encoder(weights: Mapping[str, npt.NDArray[np.float32]]) -> fa.Graph
     mean = seen.sum(axis=1) / mask.sum(axis=1, keepdims=True)
     g.output("embeddings", mean / (mean * mean).sum(axis=1, keepdims=True).sqrt())
     return g
+
+
+def shapes() -> fa.Graph:
+    """Return the same graph with zeros for weights, in the shapes of the checkpoint: for planning."""
+    sizes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (VOCABULARY, WIDTH),
+        "embeddings.position_embeddings.weight": (POSITIONS, WIDTH),
+        "embeddings.token_type_embeddings.weight": (SEGMENTS, WIDTH),
+    }
+    norms = ["embeddings.LayerNorm"]
+    for index in range(LAYERS):
+        layer = f"encoder.layer.{index}"
+        parts = {f"attention.self.{part}": (WIDTH, WIDTH) for part in ("query", "key", "value")}
+        parts |= {"attention.output.dense": (WIDTH, WIDTH), "intermediate.dense": (INNER, WIDTH)}
+        parts["output.dense"] = (WIDTH, INNER)
+        for name, (outputs, inputs) in parts.items():
+            sizes |= {f"{layer}.{name}.weight": (outputs, inputs), f"{layer}.{name}.bias": (outputs,)}
+        norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
+    for norm in norms:
+        sizes |= {f"{norm}.weight": (WIDTH,), f"{norm}.bias": (WIDTH,)}
+    return sentence_encoder({name: np.zeros(shape, np.float32) for name, shape in sizes.items()})
 
 
 @dataclass(frozen=True, slots=True)

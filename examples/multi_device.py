@@ -26,10 +26,11 @@ import fuel_async as fa
 from examples.embed import read_sentences
 from examples.minilm_assets import AssetsMissing, encode_batch, load_tokenizer, load_weights
 from examples.minilm_model import sentence_encoder
-from examples.timeline import Recorded, Row, Span, picture
+from examples.timeline import Recorded, picture
 from fuel_async.backends.sim import Links, Sharing, SimDeviceSpec, SimMachine, VirtualClock
 from fuel_async.cost import Rates
 from fuel_async.ir import CPU_DEVICE
+from fuel_async.runtime import Row, Span
 from fuel_async.testing import run_virtual
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ Nothing of this is needed to run graphs. A `Recorded` device is the device itsel
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from fuel_async.runtime import Row, Span, joined, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,24 +24,6 @@ if TYPE_CHECKING:
 WIDTH, MARGIN, LABELS, BEHIND, HEAD, FOOT = 1280, 16, 120, 64, 84, 46
 MARKS = 10
 FONT = "font-family='Helvetica, Arial, sans-serif'"
-
-
-class Span(NamedTuple):
-    """Work on one lane, from its start to its end."""
-
-    row: str
-    kind: str
-    start_ns: int
-    end_ns: int
-
-
-class Row(NamedTuple):
-    """A lane in the picture: the row of its spans, what stands before and behind it, and its height."""
-
-    row: str
-    label: str
-    height: int = 26
-    note: str = ""
 
 
 # --- devices that write down what they do -----------------------------------------------------------------------------
@@ -126,7 +110,7 @@ def picture(
         )
         parts.append(_text(MARGIN + LABELS - 8, middle, row.label, "text-anchor='end'"))
         parts.append(_text(x(end_ns) + 6, middle, row.note, "fill='#4b5563' font-size='11'"))
-        for start_ns, stop_ns, kind in _joined([span for span in spans if span.row == row.row], 0.4 / scale):
+        for start_ns, stop_ns, kind in joined([span for span in spans if span.row == row.row], 0.4 / scale):
             if kind in kinds:
                 width = max((stop_ns - start_ns) * scale, 0.4)
                 parts.append(
@@ -141,25 +125,6 @@ def picture(
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _joined(spans: Sequence[Span], gap_ns: float) -> Iterator[tuple[int, int, str]]:
-    """Spans of one row in order; what nobody could see apart is one."""
-    last: tuple[int, int, str] | None = None
-    for span in sorted(spans, key=lambda span: span.start_ns):
-        if (
-            last is not None
-            and span.kind == last[2]
-            and span.start_ns - last[1] < gap_ns
-            and last[1] - last[0] < gap_ns
-        ):
-            last = (last[0], span.end_ns, last[2])
-            continue
-        if last is not None:
-            yield last
-        last = (span.start_ns, span.end_ns, span.kind)
-    if last is not None:
-        yield last
-
-
 def _legend(kinds: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     left = MARGIN + LABELS
     for colour, name in kinds.values():
@@ -169,20 +134,12 @@ def _legend(kinds: Mapping[str, tuple[str, str]]) -> Iterator[str]:
 
 
 def _axis(end_ns: int, x: Callable[[float], float], height: int) -> Iterator[str]:
-    step_ms = next(step for step in _steps() if end_ns / 1e6 / step <= MARKS)
-    for number in range(int(end_ns / 1e6 / step_ms) + 1):
-        at = x(number * step_ms * 1e6)
+    step = step_ms(end_ns, MARKS)
+    for number in range(int(end_ns / 1e6 / step) + 1):
+        at = x(number * step * 1e6)
         yield f"<line x1='{at:.1f}' x2='{at:.1f}' y1='{HEAD - 4}' y2='{height - FOOT + 4}' stroke='#d1d5db'/>"
-        yield _text(at, height - FOOT + 18, f"{number * step_ms:g}", "text-anchor='middle'")
+        yield _text(at, height - FOOT + 18, f"{number * step:g}", "text-anchor='middle'")
     yield _text(x(end_ns / 2), height - 10, "simulated time, ms", "text-anchor='middle'")
-
-
-def _steps() -> Iterator[float]:
-    """1, 2, 5, 10, ... of a thousandth."""
-    power = 1e-3
-    while True:
-        yield from (power, 2 * power, 5 * power)
-        power *= 10
 
 
 def _text(x: float, y: float, text: str, style: str = "") -> str:

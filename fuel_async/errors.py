@@ -257,6 +257,22 @@ class Overloaded(UserError):
         super().__init__(f"{queued} runs are queued, the limit is {limit}; await some of them or raise max_queued")
 
 
+class GraphNotFound(UserError):
+    """A text of the form MODULE:GRAPH does not lead to a graph."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self.reason = name, reason
+        super().__init__(f"{name}: {reason}; give MODULE:GRAPH, a graph or a function that returns one")
+
+
+class MachineDescriptionError(UserError):
+    """The description of a simulated machine has something that makes no sense; `where` says where."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        self.where, self.reason = where, reason
+        super().__init__(f"description of a machine: {where} {reason}")
+
+
 class ExecutorClosed(UserError):
     """The executor was closed before or while the call was made."""
 

@@ -51,6 +51,15 @@ KEYS = {
     "cuda": {
         "balance_of_ideal", "first_of_ideal", "run_us", "run_long_us", "run_ratio", "own_cpu_percent", "uvloop",
     },
+    "plan": {
+        "full_us", "full_with_ports_us", "quick_us", "quick_with_ports_us", "heft_us", "exponent",
+    },
+    "makespan": {
+        "vs_heft_mean", "vs_heft", "vs_heft_hard", "vs_heft_worst", "vs_heft_on", "vs_bound", "executed_vs_heft",
+        "executed_vs_heft_worst", "executed_vs_promised", "executed_on", "live_vs_heft", "live_vs_static",
+        "scheduler_vs_heft",
+        "stream_of_capacity", "stream_vs_count", "stream_p95",
+    },
     "kernels": {"worst_ratio", "above_limit", "median_ratio", "worst_of_size", "slowest"},
 }  # fmt: skip
 
@@ -72,6 +81,8 @@ def lookup(fields: dict[str, Any], name: str) -> Any:
         pytest.param("kernels", marks=pytest.mark.slow),
         pytest.param("vulkan", marks=pytest.mark.slow),
         pytest.param("cuda", marks=pytest.mark.slow),
+        "plan",
+        pytest.param("makespan", marks=pytest.mark.slow),
     ],
 )
 def test_a_quick_look_ends_with_one_json_object(name: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +143,7 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["overheat"])
     assert ended.value.code == 2
-    names = "overhead, heartbeat, first-run, minilm, forkjoin, balance, kernels, vulkan, cuda"
+    names = "overhead, heartbeat, first-run, minilm, forkjoin, balance, kernels, vulkan, cuda, plan, makespan"
     assert f"'overheat'; there are {names}" in capsys.readouterr().err
 
 

@@ -14,8 +14,9 @@ import pytest
 import fuel_async as fa
 from examples import multi_device
 from examples.minilm_assets import AssetsMissing, load_tokenizer, model_folder
-from examples.timeline import Recorded, Row, Span, picture
+from examples.timeline import Recorded, picture
 from fuel_async.backends.sim import SimDeviceSpec, SimMachine, VirtualClock
+from fuel_async.runtime import Row, Span
 from fuel_async.testing import run_virtual, synthetic_op
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -82,9 +83,9 @@ def test_what_nobody_could_see_apart_is_one_box() -> None:
 
 def test_recorded_devices_write_down_all_that_they_do() -> None:
     machine, spans = SimMachine([SimDeviceSpec(), SimDeviceSpec(speed=2)], clock=VirtualClock()), list[Span]()
-    graph = fa.Graph("two branches")
+    graph = fa.Graph("three branches")
     x = graph.input("x", (64,), fa.u8)
-    branches = [synthetic_op(graph, [x], cost_ns=1_000_000, nbytes=64) for _ in range(2)]
+    branches = [synthetic_op(graph, [x], cost_ns=1_000_000, nbytes=64) for _ in range(3)]
     graph.output("y", synthetic_op(graph, branches, cost_ns=1_000, nbytes=64))
 
     async def main(clock: VirtualClock) -> fa.Executor:
@@ -102,7 +103,7 @@ def test_recorded_devices_write_down_all_that_they_do() -> None:
     links = {link.name: link for link in machine.links}
     for name, track in {**lanes, **links}.items():
         assert sum(span.end_ns - span.start_ns for span in spans if span.row == name) == track.busy_ns
-    assert {span.row for span in spans if span.kind == "two branches"} == lanes.keys()
+    assert {span.row for span in spans if span.kind == "three branches"} == lanes.keys()
     assert sum(span.kind == "copy" for span in spans) == sum(link.copies for link in links.values()) > 0
 
 

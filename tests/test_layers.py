@@ -62,12 +62,13 @@ SHARED_FOLDERS = frozenset({"grids"})
 #: What is compared with one of them loads it by itself.
 MAY_IMPORT_DRIVERS: Mapping[str, set[str]] = {"testing/gpu_check/": {"torch"}}
 #: Who may know one backend from another: simulated devices compute with the host's kernels, and virtual time for tests
-#: is that of simulated machines.
+#: is that of simulated machines. The command line describes such machines.
 MAY_NAME_BACKENDS: Mapping[str, set[str]] = {
     "backends/sim": {"cpu"},
     "backends/cuda": {"grids"},
     "backends/vulkan": {"grids"},
     "testing": {"sim"},
+    "cli": {"sim"},
 }
 BACKEND_NAME = re.compile(r"(cpu|cuda|vulkan|metal)(:\d+)?", re.IGNORECASE)
 MAY_SPELL_BACKENDS = "ir/device.py"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fuel_async.cli import devices, ops
+from fuel_async.cli import devices, explain, ops
 from fuel_async.errors import FuelError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fuel_async.cli.command import Command
 
-COMMANDS: tuple[Command, ...] = (devices.COMMAND, ops.COMMAND)
+COMMANDS: tuple[Command, ...] = (devices.COMMAND, explain.COMMAND, ops.COMMAND)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

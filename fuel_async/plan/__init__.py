@@ -2,10 +2,21 @@
 
 from fuel_async.plan.execution import ChainInput as ChainInput
 from fuel_async.plan.execution import ExecutionPlan as ExecutionPlan
+from fuel_async.plan.execution import Fate as Fate
 from fuel_async.plan.execution import PlacementDp as PlacementDp
 from fuel_async.plan.execution import PlanOptions as PlanOptions
+from fuel_async.plan.execution import Reviewed as Reviewed
+from fuel_async.plan.execution import Reviewer as Reviewer
 from fuel_async.plan.execution import compile_plan as compile_plan
+from fuel_async.plan.execution import needs_entry as needs_entry
+from fuel_async.plan.execution import review as review
 from fuel_async.plan.indices import IndexCheck as IndexCheck
+from fuel_async.plan.placement import STAYS as STAYS
+from fuel_async.plan.placement import Fleet as Fleet
+from fuel_async.plan.placement import Placement as Placement
+from fuel_async.plan.placement import Problem as Problem
+from fuel_async.plan.placement import Way as Way
+from fuel_async.plan.placement import place as place
 from fuel_async.plan.plan import Plan as Plan
 from fuel_async.plan.plan import Port as Port
 from fuel_async.plan.plan import Region as Region

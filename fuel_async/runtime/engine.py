@@ -11,12 +11,13 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.errors import FeedError, FuelError, UserError
+from fuel_async.registry import global_bindings
 from fuel_async.runtime import feeds as feed_rules
 from fuel_async.runtime.admission import Admission
 from fuel_async.runtime.checkpoint import checkpoint
 from fuel_async.runtime.config import COPIED_NBYTES, INLINE_NS, OFF_LOOP_NODES, Config
 from fuel_async.runtime.entering import Entering
-from fuel_async.runtime.explain import Explanation, explain_local
+from fuel_async.runtime.explain import Explanation, Known, KnownDevice, explain_local
 from fuel_async.runtime.feed_guards import FeedGuards
 from fuel_async.runtime.instances import Prepared, refuse_other_pins
 from fuel_async.runtime.perform import ActiveRun, Driver, Progress, Results, described
@@ -84,7 +85,7 @@ class Engine:
         shapes = [LaneShape(capacity, takes_fine=not place) for place in range(len(self._lanes))]
         return Driver(Scheduler(shapes), self._lanes, self._released)
 
-    def _explain(self, prepared: Prepared, sizes: Mapping[str, int]) -> Explanation:
+    def _explain(self, prepared: Prepared, sizes: Mapping[str, int], warm: bool) -> Explanation:
         history, device = prepared.measured.history, self.session.device
         median_ns = history.measured_median_ns
         known = "predicted" if median_ns is None else "measured"
@@ -93,7 +94,17 @@ class Engine:
             way = f"in place on the event loop: {known} at {median_ns / 1e3:,.1f} µs, at most {INLINE_NS / 1e3:.0f} µs"
         else:
             way = f"on {len(self._lanes)} lane(s) of {device.location}: {known} at {took_ns / 1e3:,.1f} µs"
-        return explain_local(prepared.plan, sizes, device.location, way, took_ns)
+        constants_nbytes = sum({id(array): array.nbytes for array in prepared.constants}.values())
+        return explain_local(prepared.plan, sizes, self._known(), way, took_ns, constants_nbytes)
+
+    def _known(self, measured: Callable[[int, int], bool] = lambda region, device: False) -> Known:
+        """What explanations are made of. `measured` says of (region, device) whether its time there is."""
+        return Known(
+            devices=[KnownDevice.of(device) for device in self.session.devices],
+            bindings=global_bindings(),
+            estimator=self.topology(),
+            measured=measured,
+        )
 
     def device_statistics(self) -> dict[DeviceLocation, DeviceStatistics]:
         """What each device did so far."""
@@ -150,15 +161,25 @@ class Engine:
             return self._run_inline(frozen, prepared, values, share)
         return await self._run_on_lanes(frozen, prepared, values, share, priority, progress)
 
-    def explain(self, graph: Graph, feeds: Mapping[str, Any]) -> Explanation:
-        """Say what a run would do now; plans the graph if it is not planned. May block for milliseconds."""
+    def explain(
+        self, graph: Graph, feeds: Mapping[str, Any], sizes: Mapping[str, int] | None = None, *, warm: bool = False
+    ) -> Explanation:
+        """Say what a run would do now; plans the graph if it is not planned. May block for milliseconds.
+
+        Given `sizes` go before those of feeds; `warm` takes the graph's constants to be wherever they are read.
+        """
         frozen = graph.frozen or graph.freeze()
         usual = {**dict.fromkeys(frozen.symbols, 1), **graph.hints, **self.cache.last_sizes(frozen)}
-        sizes = {name: usual[name] for name in frozen.symbols}
+        taken = {name: usual[name] for name in frozen.symbols}
         if feeds:
-            sizes.update(feed_rules.symbol_sizes(frozen, feeds))
-        prepared = self.cache.prepare(frozen, (tuple(sorted(sizes.items())), None))
-        return self._explain(prepared, sizes)
+            taken.update(feed_rules.symbol_sizes(frozen, feeds))
+        for name in sizes or ():
+            if name not in taken:
+                there = ", ".join(frozen.symbols) or "none"
+                raise UserError(f"graph {frozen.name!r} has no symbol {name!r}; it has {there}")
+        taken.update(sizes or {})
+        prepared = self.cache.prepare(frozen, (tuple(sorted(taken.items())), None))
+        return self._explain(prepared, taken, warm)
 
     def _look_up(
         self, graph: Graph, feeds: dict[str, Any], precision: PrecisionGuarantee | None

@@ -255,12 +255,23 @@ class Executor:
             links=MappingProxyType(engine.link_statistics()),
         )
 
-    def explain(self, graph: Graph, feeds: Feeds | None = None, /, **named: Any) -> Explanation:
+    def explain(
+        self,
+        graph: Graph,
+        feeds: Feeds | None = None,
+        /,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        warm: bool = False,
+        **named: Any,
+    ) -> Explanation:
         """Say what a run of `graph` would do now: regions, kernels, devices, times, and why; `str()` is for people.
 
-        Feeds are looked at for the sizes of symbols alone; without them a symbol has the size of the last run, else
-        that of its `hint`, else 1. Opens the executor and plans the graph where that has not happened: it may block
-        for as long as that takes, and so belongs into a thread when graphs are large.
+        Feeds are looked at for the sizes of symbols alone; `sizes` gives these themselves. Without them a symbol has
+        the size of the last run, else that of its `hint`, else 1. With `warm` the graph's constants are taken to be on
+        every device already, as they are after a few runs; otherwise what has to be sent first counts. Opens the
+        executor and plans the graph where that has not happened: it may block for as long as that takes, and so belongs
+        into a thread when graphs are large.
         """
         self._refuse_unusable()
         if self._engine is None:
@@ -269,7 +280,7 @@ class Executor:
         engine = self._engine
         if engine is None:
             raise ExecutorClosed
-        return engine.explain(graph, {**(feeds or {}), **named})
+        return engine.explain(graph, {**(feeds or {}), **named}, sizes, warm=warm)
 
     # --- life -------------------------------------------------------------------------------------
 

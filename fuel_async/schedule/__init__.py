@@ -15,6 +15,10 @@ from fuel_async.schedule.events import RegionFailed as RegionFailed
 from fuel_async.schedule.events import RegionFinished as RegionFinished
 from fuel_async.schedule.events import RunAdmitted as RunAdmitted
 from fuel_async.schedule.events import TopologyChanged as TopologyChanged
+from fuel_async.schedule.follow import Judged as Judged
+from fuel_async.schedule.follow import alone_on_each as alone_on_each
+from fuel_async.schedule.follow import judge_plan as judge_plan
+from fuel_async.schedule.follow import with_constants_there as with_constants_there
 from fuel_async.schedule.instructions import Bind as Bind
 from fuel_async.schedule.instructions import Copy as Copy
 from fuel_async.schedule.instructions import Deliver as Deliver
@@ -41,6 +45,8 @@ from fuel_async.schedule.offers import Offer as Offer
 from fuel_async.schedule.offers import Policy as Policy
 from fuel_async.schedule.offers import earliest_finish as earliest_finish
 from fuel_async.schedule.offers import spread_evenly as spread_evenly
+from fuel_async.schedule.prior import Prior as Prior
+from fuel_async.schedule.prior import prior_of as prior_of
 from fuel_async.schedule.runs import Runs as Runs
 from fuel_async.schedule.scheduler import Scheduler as Scheduler
 from fuel_async.schedule.shape import LaneShape as LaneShape

@@ -48,7 +48,7 @@ def arrival(
         places = state.places[value]
         there_ns = places.get(memory)
         if there_ns is None:
-            sources = places.items() or _being_made(machine, behind, now_ns)
+            sources = places.items() or _being_made(machine, behind, (state.run, region), now_ns)
             way = _fastest(sources, memory, state.spread.nbytes[value], machine, links, now_ns, busy_ns)
             if way is None:
                 return None
@@ -91,6 +91,8 @@ def _fastest(
     return best
 
 
-def _being_made(machine: Machine, behind: int | None, now_ns: int) -> Sequence[tuple[int, int]]:
-    """Where a value will be whose region is in flight on one lane, and when."""
-    return () if behind is None else ((machine.memory_of(behind), machine.lanes[behind].free_ns(now_ns)),)
+def _being_made(
+    machine: Machine, behind: int | None, reader: tuple[int, int], now_ns: int
+) -> Sequence[tuple[int, int]]:
+    """Where a value will be whose region is in flight on one lane, and when; its reader may stand there, too."""
+    return () if behind is None else ((machine.memory_of(behind), machine.lanes[behind].free_ns(now_ns, reader)),)

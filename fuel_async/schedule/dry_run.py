@@ -11,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from fuel_async.errors import InternalError
+from fuel_async.ir import Breathe, no_breath
 from fuel_async.schedule.events import Bound, CopyFinished, DeviceGone, Event, RegionFinished, RunAdmitted
 from fuel_async.schedule.instructions import Bind, Copy, Instruction, Launch, Stop
 from fuel_async.schedule.spread import SpreadScheduler
@@ -43,6 +44,7 @@ def dry_run(
     policy: Policy,
     shape: RunShape,
     gone: Mapping[int, BaseException] | None = None,
+    breathe: Breathe = no_breath,
 ) -> DryRun:
     """Play one run of `shape` from admission to its end. Pure, if the policy is; O(regions × devices).
 
@@ -50,7 +52,7 @@ def dry_run(
     """
     if shape.spread is None:
         raise InternalError("the plan was made for one device")
-    return _Play(devices, links, policy, shape, shape.spread.prices).run(gone or {})
+    return _Play(devices, links, policy, shape, shape.spread.prices).run(gone or {}, breathe)
 
 
 class _Play:
@@ -77,7 +79,7 @@ class _Play:
         self.copies: list[tuple[int, int, int, int]] = []
         self.error: BaseException | None = None
 
-    def run(self, gone: Mapping[int, BaseException]) -> DryRun:
+    def run(self, gone: Mapping[int, BaseException], breathe: Breathe) -> DryRun:
         now_ns = 0
         for device, error in gone.items():
             self._tell(DeviceGone(device, error), 0)
@@ -85,6 +87,7 @@ class _Play:
         while self.to_come:
             now_ns, _, event = heapq.heappop(self.to_come)
             self._tell(event, now_ns)
+            breathe()
         return DryRun(self.decisions, self.started_ns, self.finished_ns, self.copies, now_ns, self.error)
 
     def _tell(self, event: Event, now_ns: int) -> None:

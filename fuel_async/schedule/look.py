@@ -115,6 +115,10 @@ class Look:
             self.busy_ns[offer.lane] += offer.predicted_ns
         return True
 
+    def route(self, source: int, memory: int, nbytes: int) -> Sequence[Hop] | None:
+        """See `Links`: the ways as they are for this look."""
+        return self._links.route(source, memory, nbytes)
+
     def got_none(self, state: SpreadState) -> None:
         """Note that the run was looked at and got no slot."""
         if _untouched(state):

@@ -125,10 +125,15 @@ class LaneQueue(LaneLoad):
         self.drop(job, now_ns)
         self.add(job, ready_ns, predicted_ns, now_ns)
 
-    def free_ns(self, now_ns: int) -> int:
-        """When it is expected to be through with what it holds. What is overdue is expected to be as late again."""
+    def free_ns(self, now_ns: int, until: tuple[int, int] | None = None) -> int:
+        """When it is expected to be through with what it holds, or with what it holds before a job.
+
+        What is overdue is expected to be as late again.
+        """
         at_ns = self.since_ns
-        for ready_ns, predicted_ns in self.jobs.values():
+        for job, (ready_ns, predicted_ns) in self.jobs.items():
+            if job == until:
+                break
             at_ns = max(at_ns, ready_ns) + predicted_ns
             if at_ns < now_ns:
                 at_ns = 2 * now_ns - at_ns

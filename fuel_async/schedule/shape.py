@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from fuel_async.plan import Plan
     from fuel_async.schedule.machine import Prices
+    from fuel_async.schedule.prior import Prior
 
 #: Kernels below this mean predicted time never release the interpreter for long: two lanes of them only convoy on it.
 FINE_KERNEL_NS = 4_000
@@ -26,10 +27,13 @@ class RunShape:
     fine: Sequence[bool]
     #: What runs that may be spread over devices need beside.
     spread: SpreadShape | None = None
+    #: A plan of the whole run, where one was made.
+    prior: Prior | None = None
     #: Number of needs of each region, and the regions without any: where every run starts.
     missing: Sequence[int] = field(init=False)
     roots: Sequence[int] = field(init=False)
-    #: Of runs that may be spread: the predicted time from each region's start to the run's end, along the longest way.
+    #: Of runs that may be spread, how urgent each region is: by its planned start, or without a plan by the predicted
+    #: time from its start to the run's end, along the longest way.
     ranks: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -37,7 +41,10 @@ class RunShape:
         object.__setattr__(self, "missing", missing)
         roots = [region for region, count in enumerate(missing) if not count]
         ranks: list[int] = []
-        if self.spread is not None:
+        if self.spread is not None and self.prior is not None:
+            ranks = [-start_ns for start_ns in self.prior.starts_ns]
+            roots.sort(key=ranks.__getitem__, reverse=True)
+        elif self.spread is not None:
             ranks = [0] * len(missing)
             for region in reversed(range(len(missing))):
                 later = max([ranks[dependent] for dependent in self.dependents[region]], default=0)

@@ -126,6 +126,7 @@ class SpreadScheduler(Runs[SpreadState]):
             raise InvariantBroken("a run is admitted once", f"run {event.run}", self.story(event.run))
         # Behind all that wait already, before the one that was served last.
         state = SpreadState(event.run, event.shape, event.priority, self._turn - 1, event.resident)
+        state.since_ns = self.now_ns
         state.pinned_memories = self.machine.memories_of(set(state.spread.pins))
         self.runs[event.run] = state
         error = self._changes.hopeless(state)
@@ -143,10 +144,10 @@ class SpreadScheduler(Runs[SpreadState]):
         for value in state.spread.writes[region]:
             state.places[value][memory] = self.now_ns
         owed = state.owed.intersection(state.spread.writes[region])
+        told = self._send_ahead(state, region, memory)
         if memory == HOST:
             state.owed -= owed
-            return self._go_on(state)
-        told: list[Instruction] = []
+            return [*told, *self._go_on(state)]
         for value in sorted(owed):
             hops = self.links.route(memory, HOST, state.spread.nbytes[value])
             if hops is None:
@@ -225,6 +226,19 @@ class SpreadScheduler(Runs[SpreadState]):
         return lane
 
     # --- copies -----------------------------------------------------------------------------------
+
+    def _send_ahead(self, state: SpreadState, region: int, memory: int) -> list[Instruction]:
+        """Send what a region has made to where the plan has its readers, if the run is at work there already."""
+        prior = state.shape.prior
+        if prior is None:
+            return []
+        ready = {self.machine.devices[device].shape.memory for device in state.bound}
+        told: list[Instruction] = []
+        for value, to in prior.sends[region]:
+            if to in ready and to in state.memories and state.readers_left[value]:
+                hops = self.links.route(memory, to, state.spread.nbytes[value]) if to != memory else None
+                told += self._copies(state, [(value, hop) for hop in hops or ()])
+        return told
 
     def _copies(self, state: SpreadState, copies: Sequence[tuple[int, Hop]]) -> list[Instruction]:
         told: list[Instruction] = []
@@ -362,7 +376,7 @@ class SpreadScheduler(Runs[SpreadState]):
             if not offers:
                 continue
             try:
-                chosen = self._choose(offers)
+                chosen = self._choose(state, region, offers, look)
             except Exception as error:  # of a policy that is the caller's own
                 return self._stop(state, error)
             if behind is not None and chosen.lane != behind:  # better there than behind, once it may go there
@@ -373,7 +387,10 @@ class SpreadScheduler(Runs[SpreadState]):
                 return self._issue(state, region, chosen)
         return None
 
-    def _choose(self, offers: Sequence[Offer]) -> Offer:
+    def _choose(self, state: SpreadState, region: int, offers: Sequence[Offer], look: Look) -> Offer:
+        prior = state.shape.prior
+        if prior is not None and self._policy is earliest_finish:
+            return prior.choose(region, state.since_ns, offers, self.machine, state.spread.nbytes, look.route)
         chosen = self._policy(offers)
         if chosen not in offers:
             raise UserError(f"the placement policy chose {chosen!r}: let it return one of the offers that it is given")

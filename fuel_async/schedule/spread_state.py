@@ -31,6 +31,7 @@ class SpreadState(RunState):
         "plain",
         "promised_ns",
         "readers_left",
+        "since_ns",
         "spread",
     )
 
@@ -63,6 +64,8 @@ class SpreadState(RunState):
         self.promised_ns: dict[int, int] = {}
         #: Whether anything was done for it.
         self.issued = False
+        #: When it was admitted.
+        self.since_ns = 0
         #: Its place in the line of runs with candidates; None while it has none.
         self.entry: tuple[int, int, int] | None = None
 

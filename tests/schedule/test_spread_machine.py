@@ -22,6 +22,7 @@ from fuel_async.schedule import (
     DeviceGone,
     Event,
     Phase,
+    Prior,
     RegionFailed,
     RegionFinished,
     Release,
@@ -40,7 +41,7 @@ POLICY = [*POLICIES.values(), lambda offers: offers[-1]]
 
 @st.composite
 def shapes(draw: st.DrawFn, devices: int) -> RunShape:
-    """Up to 7 regions that make a value each; some values are outputs, some regions pinned or fine."""
+    """Up to 7 regions that make a value each; some are outputs, some regions pinned or fine. Any plan, or none."""
     regions, feeds = draw(st.integers(0, 7)), draw(st.integers(0, 2))
     needs: list[frozenset[int]] = []
     reads: list[tuple[int, ...]] = []
@@ -54,6 +55,13 @@ def shapes(draw: st.DrawFn, devices: int) -> RunShape:
     outputs = draw(st.sets(st.integers(feeds, feeds + regions - 1))) if regions else set[int]()
     pins = st.one_of(st.none(), st.none(), st.none(), st.integers(0, devices - 1))
     speeds = draw(st.dictionaries(st.integers(0, devices - 1), st.sampled_from([0.25, 1, 4])))
+    sends = [[(feeds + region, draw(st.integers(0, devices)))] for region in range(regions)]
+    prior = Prior(
+        devices=[draw(st.integers(0, devices - 1)) for _ in range(regions)],
+        starts_ns=[100 * region for region in range(regions)],
+        sends=sends,
+        makespan_ns=draw(st.sampled_from([0, 1_000])),
+    )
     return RunShape(
         needs=needs,
         dependents=[[n for n, some in enumerate(needs) if region in some] for region in range(regions)],
@@ -70,6 +78,7 @@ def shapes(draw: st.DrawFn, devices: int) -> RunShape:
             share_nbytes=draw(st.sampled_from([0, 10, 25])),
             prices=Speeds(times, speeds, {0: draw(st.sampled_from([0, 300]))}),
         ),
+        prior=draw(st.sampled_from([None, prior])),
     )
 
 

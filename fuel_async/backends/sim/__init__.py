@@ -7,6 +7,8 @@ from fuel_async.backends.sim.clock import ScaledClock as ScaledClock
 from fuel_async.backends.sim.clock import SimClock as SimClock
 from fuel_async.backends.sim.clock import VirtualClock as VirtualClock
 from fuel_async.backends.sim.clock import VirtualDeadlock as VirtualDeadlock
+from fuel_async.backends.sim.description import MachineDescription as MachineDescription
+from fuel_async.backends.sim.description import describe_machine as describe_machine
 from fuel_async.backends.sim.device import SimDevice as SimDevice
 from fuel_async.backends.sim.link import LinkLane as LinkLane
 from fuel_async.backends.sim.link import SimLane as SimLane

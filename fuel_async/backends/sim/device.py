@@ -21,7 +21,8 @@ from fuel_async.dispatch import (
     derive_backend_caps,
     would_fit,
 )
-from fuel_async.ir import BackendId, Breathe, DeviceLocation, SubstrateClass, no_breath
+from fuel_async.errors import WrongSubstrate
+from fuel_async.ir import CPU_DEVICE, BackendId, Breathe, DeviceLocation, SubstrateClass, no_breath
 from fuel_async.registry import global_bindings, inflight_count, inflight_of, pending_ns
 from fuel_async.streams import History
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from fuel_async.backends.sim.link import LinkLane
     from fuel_async.backends.sim.spec import SimDeviceSpec
     from fuel_async.cost import LinkEstimate, Rates
+    from fuel_async.storage import HostArena
 
 SIM = BackendId("sim")
 
@@ -53,11 +55,12 @@ class SimDevice:
         links: Callable[[], Iterable[LinkLane]],
     ) -> None:
         """Machines make these. `links` gives the links that there are now."""
-        self.spec, self.location, self.memory_location = spec, location, location
+        self.spec, self.location = spec, location
+        self.memory_location = CPU_DEVICE if spec.in_host_memory else location
         self.info = DeviceInfo(location, spec.name, spec.memory_nbytes, f"speed {spec.speed:g}, {spec.lanes} lanes")
         self.slot_capacity = spec.slot_capacity
         self.clock: SimClock = core.clock
-        self.memory = SimMemory(location, spec.memory_nbytes, core.deeds)
+        self.memory = SimMemory(self.memory_location, spec.memory_nbytes, core.deeds)
         self.site = Site(core, spec.slowdowns, spec.jitter)
         #: What leaves and enters the memory, where copies share it.
         self.ports = Port(), Port()
@@ -70,6 +73,7 @@ class SimDevice:
                 Random(f"{seed} lane {number}"),
                 inflight_of(location),
                 self._speeds,
+                self.memory_location,
             )
             for number in range(spec.lanes)
         )
@@ -91,7 +95,7 @@ class SimDevice:
             BackendId.CPU,
             self.location,
             table,
-            substrate=SUBSTRATE,
+            substrate=SubstrateClass.HostBytes if self.spec.in_host_memory else SUBSTRATE,
             rates=said,
             launch_overhead_ns=self.rates.call_ns,
             dense_flops_per_ns=self.rates.dense_flops_per_ns,
@@ -121,14 +125,17 @@ class SimDevice:
         self,
         program: LaneProgram,
         constants: Sequence[Any],
-        arena: SimArena | None = None,
+        arena: HostArena | None = None,
         breathe: Breathe | None = None,
     ) -> HostInstance:
         """Bind a program. `WrongSubstrate` when a constant that it reads, or the arena, lies in another memory."""
         block = self.memory.allocate(program.arena_nbytes) if arena is None else arena
         deeds = self.site.core.deeds
-        deeds.check("arena", (block.block,) if block.nbytes else (), self.location)
-        deeds.check("constant", (array for array in constants if array is not None), self.location)
+        if isinstance(block, SimArena):
+            deeds.check("arena", (block.block,) if block.nbytes else (), self.memory_location)
+        elif block.nbytes and not self.memory_location.is_host:
+            raise WrongSubstrate("arena", "memory of the host", f"memory of {self.memory_location}")
+        deeds.check("constant", (array for array in constants if array is not None), self.memory_location)
         history = self._histories.get(program)
         if history is None:
             history = self._histories.setdefault(program, History(self._speeds.said_ns(program)))

@@ -33,10 +33,17 @@ class SimLane(Track):
     """An ordered queue of a simulated device."""
 
     def __init__(
-        self, site: Site, name: str, location: DeviceLocation, random: Random, inflight: Inflight, speeds: Speeds
+        self,
+        site: Site,
+        name: str,
+        location: DeviceLocation,
+        random: Random,
+        inflight: Inflight,
+        speeds: Speeds,
+        memory_location: DeviceLocation,
     ) -> None:
         super().__init__(site, name, location, random, inflight)
-        self._speeds = speeds
+        self._speeds, self._memory_location = speeds, memory_location
 
     def submit(
         self,
@@ -74,7 +81,7 @@ class SimLane(Track):
     def _misplaced(self, given: Sequence[tuple[str, Sequence[Any]]]) -> FuelError | None:
         try:
             for what, arrays in given:
-                self.core.deeds.check(what, arrays, self.location)
+                self.core.deeds.check(what, arrays, self._memory_location)
         except FuelError as error:
             return error.with_traceback(None)
         return None

@@ -170,7 +170,7 @@ class SimMachine:
 
     def _connect(self, source: int, destination: int) -> None:
         spec = self._described.between(source, destination)
-        if spec is None:
+        if spec is None or self._in_host_memory(source) or self._in_host_memory(destination):
             return
         link = self._make_link(spec, source, destination)
         with self._core.lock:
@@ -195,6 +195,9 @@ class SimMachine:
                 self.cut(link.source, link.destination)
 
         return cut
+
+    def _in_host_memory(self, place: int) -> bool:
+        return place != HOST and self._devices[place].spec.in_host_memory
 
     def _at(self, place: int) -> DeviceLocation:
         return CPU_DEVICE if place == HOST else self._devices[place].location

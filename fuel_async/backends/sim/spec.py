@@ -45,6 +45,8 @@ class SimDeviceSpec:
     #: When the device is lost; None: never.
     lost_at_ns: int | None = None
     name: str = "simulated device"
+    #: Works in the host's memory, as a processor does: nothing is copied to it or from it, and no link ends there.
+    in_host_memory: bool = False
 
     def __post_init__(self) -> None:
         _check_slowdowns(self.slowdowns)

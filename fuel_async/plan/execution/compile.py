@@ -66,7 +66,7 @@ class _Compilation:
         self.graph, self.order, self.bindings, self.options, self.breathe = graph, order, bindings, options, breathe
         self.views = view_layouts(graph, breathe)
         #: By node: the one whose value it shows or copies within a device.
-        self.shows = _shown(graph, breathe)
+        self.shows = shown_nodes(graph, breathe)
         self.readers, self.delivered = _readers(graph, self.shows, breathe)
         self.devices: dict[int, DeviceLocation] = {}
         self.planned: dict[int, AlternativeSet] = {}
@@ -249,12 +249,17 @@ class _Compilation:
         return {source: self._nbytes(source) for source in sources}
 
     def _nbytes(self, node: int) -> int:
-        kind = self.graph.types[node]
-        return kind.total_nbytes if isinstance(kind, BundleType) else kind.nbytes
+        return value_nbytes(self.graph, node)
 
 
-def _shown(graph: FrozenGraph, breathe: Breathe) -> list[int]:
-    """By node: the node whose value it has on the same device, itself unless it is a view or a copy without a pin."""
+def value_nbytes(graph: FrozenGraph, node: int) -> int:
+    """Return the bytes of a node's value, of all its outputs if it has several."""
+    kind = graph.types[node]
+    return kind.total_nbytes if isinstance(kind, BundleType) else kind.nbytes
+
+
+def shown_nodes(graph: FrozenGraph, breathe: Breathe = no_breath) -> list[int]:
+    """Return by node whose value it has on the same device: its own unless it is a view, or a copy without a pin."""
     shown: list[int] = []
     for node, (op, args) in enumerate(zip(graph.ops, graph.args, strict=True)):
         passes = op.form is Form.VIEW or (op.kind is OpKind.Copy and node not in graph.pins)

@@ -18,14 +18,25 @@ from fuel_async.registry import on_topology_change, topology_generation
 from fuel_async.runtime.config import COPIED_NBYTES, OFF_LOOP_NBYTES
 from fuel_async.runtime.engine import Engine
 from fuel_async.runtime.entering import Entering
-from fuel_async.runtime.explain import Explanation, explain_spread
+from fuel_async.runtime.explain import Explanation, Spread, explain_spread
 from fuel_async.runtime.spread.driver import PlanOutdated, SpreadDriver
 from fuel_async.runtime.spread.indices import check_indices
 from fuel_async.runtime.spread.prepared import PreparedSpread
 from fuel_async.runtime.spread.run import SpreadRun
 from fuel_async.runtime.spread.table import DeviceTable
 from fuel_async.runtime.statistics import DeviceStatistics, LinkStatistics, device_statistics
-from fuel_async.schedule import HOST, POLICIES, SpreadScheduler, TopologyChanged, dry_run
+from fuel_async.schedule import (
+    HOST,
+    POLICIES,
+    Judged,
+    SpreadScheduler,
+    TopologyChanged,
+    alone_on_each,
+    dry_run,
+    earliest_finish,
+    judge_plan,
+    with_constants_there,
+)
 from fuel_async.storage import DeviceArray
 from fuel_async.streams import HostLane, fresh
 
@@ -54,6 +65,7 @@ class SpreadEngine(Engine):
 
     def __init__(self, session: Session, config: Config) -> None:
         self.table, self._config = DeviceTable(session.devices), config
+        self._plans_whole = config.placement is earliest_finish and len(session.devices) > 1
         super().__init__(session, config)
         mine = weakref.ref(self.driver)
 
@@ -86,13 +98,28 @@ class SpreadEngine(Engine):
         scheduler = SpreadScheduler(devices, self.table, config.placement)
         return SpreadDriver(scheduler, self.table, self.session, self._released, self._reclaim_on)
 
-    def _explain(self, prepared: Prepared, sizes: Mapping[str, int]) -> Explanation:
+    def _explain(self, prepared: Prepared, sizes: Mapping[str, int], warm: bool) -> Explanation:
+        prepared = cast("PreparedSpread", prepared)
         table, policy = self.table, self._config.placement
         devices = [table.shape(number) for number in range(len(table.devices))]
         gone = {number: one.lost for number, one in enumerate(table.devices) if one.lost is not None}
-        dry = dry_run(devices, table, policy, prepared.shape, gone)
+        shape = with_constants_there(prepared.shape) if warm else prepared.shape
+        if self._plans_whole:
+            judged = judge_plan(shape, devices, table, gone)
+        else:
+            judged = Judged(dry_run(devices, table, policy, shape, gone))
+        assert shape.spread is not None
+        run = Spread(
+            shape.spread,
+            devices,
+            table,
+            table.locations,
+            alone_on_each(shape, devices, table, gone),
+            prepared.constants_nbytes,
+            warm=warm,
+        )
         name = next((name for name, known in POLICIES.items() if known is policy), "the given policy")
-        return explain_spread(prepared.plan, sizes, [one.location for one in table.devices], name, dry)
+        return explain_spread(prepared.plan, sizes, self._known(prepared.is_measured), name, judged, run)
 
     def device_statistics(self) -> dict[DeviceLocation, DeviceStatistics]:
         """What each device did so far."""
@@ -225,6 +252,8 @@ class SpreadEngine(Engine):
                 place = prepared.plan.values[value].place
                 kept[place] = np.empty_like(values[place])  # room to come by on the way to another device
             result: asyncio.Future[Results] = loop.create_future()
+            if self._plans_whole and prepared.wants_plan():
+                self.session.call(prepared.plan_run)  # nobody waits: what comes before it is done goes without
             run = SpreadRun(graph, prepared, kept, share, priority, progress, result, keep=keep, given=given)
             if loop.get_debug():
                 run.guard(self._guards, [value for value in values if value.nbytes > COPIED_NBYTES])

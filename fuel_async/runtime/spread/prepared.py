@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fuel_async.dispatch import SlotClass
@@ -13,7 +14,7 @@ from fuel_async.ir import Breathe, no_breath
 from fuel_async.plan import region_ns
 from fuel_async.runtime.instances import PlanInstance, Prepared
 from fuel_async.runtime.spread.shares import Share, bind_share
-from fuel_async.schedule import HOST, RunShape, SpreadShape, shape_of
+from fuel_async.schedule import HOST, RunShape, SpreadShape, dry_run, earliest_finish, prior_of, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from fuel_async.runtime.spread.table import DeviceTable
     from fuel_async.streams import History
 
+#: Numbers of runs after which predictions are compared with those that the plan of the whole run was made with, and the
+#: share by which they must have moved for a new one.
+LOOKED_AT_AFTER = frozenset(4**power for power in range(1, 16))
+MOVED = 0.2
+
 #: What runs have in place of an instance of their own: they take shares of devices as they go.
 NO_INSTANCE = PlanInstance((), 0)
 
@@ -39,7 +45,10 @@ class PreparedSpread(Prepared):
         "_constants",
         "_histories",
         "_lock",
+        "_planned_for",
+        "_planned_ns",
         "_priors",
+        "_runs",
         "_sizes",
         "_users",
         "are_indices_checked",
@@ -84,6 +93,10 @@ class PreparedSpread(Prepared):
         self.shape: RunShape = shape_of(plan, self._spread(frozenset(self.outputs_made)))
         #: The same for runs whose outputs stay where they are made.
         self.on_device: RunShape = shape_of(plan, self._spread(frozenset()))
+        #: What the plan of the whole run was made with: which devices were there, and predicted times of its regions.
+        self._planned_for: tuple[bool, ...] = ()
+        self._planned_ns: list[int] = []
+        self._runs = 0
 
     def _spread(self, outputs: frozenset[int]) -> SpreadShape:
         plan, regions = self.plan, self.plan.regions
@@ -122,6 +135,52 @@ class PreparedSpread(Prepared):
         kinds, kind = self.plan.kinds, self.table.kinds[device]
         return region.on(kinds.index(kind)) if kind in kinds else None
 
+    # --- the plan of the whole run ----------------------------------------------------------------
+
+    def wants_plan(self) -> bool:
+        """Count a run; whether the whole run should be planned, or planned again since predictions have moved.
+
+        Looked at before the first run, when other devices are there, and after 4 runs, 16, 64 and so on.
+        """
+        self._runs += 1
+        if len(self.shape) < 2:
+            return False
+        there = self._there()
+        if self._planned_for != there:
+            self._planned_for = there
+            return True
+        if self._runs - 1 not in LOOKED_AT_AFTER:
+            return False
+        planned_ns, prior = self._planned_ns, self.shape.prior
+        if prior is None:
+            return True
+        now_ns = [self.region_ns(region, device) or 0 for region, device in enumerate(prior.devices)]
+        moved = sum([abs(now - then) for now, then in zip(now_ns, planned_ns, strict=True)])
+        return moved > MOVED * sum(planned_ns)
+
+    def _there(self) -> tuple[bool, ...]:
+        """Which devices are there."""
+        return tuple([device.lost is None for device in self.table.devices])
+
+    def plan_run(self, breathe: Breathe = no_breath) -> None:
+        """Plan the whole run by what is predicted now. In the planner thread; runs under way keep what they have."""
+        table = self.table
+        devices = [table.shape(number) for number in range(len(table.devices))]
+        gone = {number: device.lost for number, device in enumerate(table.devices) if device.lost is not None}
+        bare = replace(self.shape, prior=None)
+        prior = prior_of(bare, devices, table, gone.keys(), breathe)
+        if prior is not None:
+            runs = (
+                dry_run(devices, table, earliest_finish, one, gone, breathe)
+                for one in (replace(bare, prior=prior), bare)
+            )
+            with_plan, without = (one.makespan_ns for one in runs)
+            if with_plan > without:
+                prior = None
+        planned = [] if prior is None else prior.devices
+        self._planned_ns = [self.region_ns(region, device) or 0 for region, device in enumerate(planned)]
+        self.shape, self.on_device = replace(self.shape, prior=prior), replace(self.on_device, prior=prior)
+
     # --- prices -----------------------------------------------------------------------------------
 
     def region_ns(self, region: int, device: int) -> int | None:
@@ -136,6 +195,16 @@ class PreparedSpread(Prepared):
             programs = [self.program(one, device) for one in self.plan.regions]
             priors = self._priors[device] = [None if one is None else region_ns(one, rates) for one in programs]
         return priors[region]
+
+    def is_measured(self, region: int, device: int) -> bool:
+        """Whether the time of a region on a device is the mean of what was measured there."""
+        history = (self._histories.get(device) or {region: None})[region]
+        return history is not None and history.measured_median_ns is not None
+
+    @property
+    def constants_nbytes(self) -> int:
+        """Bytes of the graph's constants."""
+        return sum(self._sizes.values())
 
     def upload_ns(self, region: int, device: int) -> int:
         """See `schedule.Prices`."""

@@ -80,7 +80,8 @@ def test_a_run_hears_at_once_that_what_it_made_is_lost(virtual: Stage) -> None:
         await failed_with(DeviceLost, task)
         assert world.machine.clock.now_ns() == 5 * MS
 
-    virtual(scenario, [SimDeviceSpec(slot_capacity=1)] * 2)  # nothing waits in the second device's lane
+    # Nothing waits in the second device's lane, and without a plan nothing is sent ahead.
+    virtual(scenario, [SimDeviceSpec(slot_capacity=1)] * 2, placement="spread")
 
 
 def test_what_idles_on_a_device_goes_with_it(virtual: Stage) -> None:

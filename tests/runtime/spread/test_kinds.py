@@ -73,6 +73,22 @@ def test_magic_is_done_by_wizards(virtual: Stage, names: Sequence[str], placemen
     virtual(scenario, named(*names), placement=placement)
 
 
+def test_whoever_lacks_it_says_so(virtual: Stage) -> None:
+    async def scenario(world: World) -> None:
+        said = world.ex.explain(mixed())
+        (magical,) = [one for one in said.regions if "runtime_fused" in one.kernels]
+        assert [(one.device, one.why) for one in magical.refusals] == [(world.at(0), "no kernel for runtime_fused")]
+        (call,) = [one for one in magical.calls if one.kind == "runtime_fused"]
+        assert [(one.device, one.fate, one.taken) for one in call.alternatives] == [
+            (world.at(1), "first", True),
+            (world.at(0), "lacks features", False),
+        ]
+        assert call.alternatives[1].why == "the device lacks magic"
+        assert [one.alone_s is None for one in said.devices] == [True, False]
+
+    virtual(scenario, named("muggle", "wizard"))
+
+
 def test_magic_pinned_to_a_muggle_is_refused(virtual: Stage) -> None:
     async def scenario(world: World) -> None:
         g = fa.Graph("pinned")

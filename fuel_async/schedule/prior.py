@@ -1,0 +1,184 @@
+"""The plan of a whole run as the scheduler's prior: where its regions go unless something speaks against it.
+
+A plan is made for idle devices and predicted times; what is true when a region may run is another matter. A region
+leaves its planned device when that is gone or full. In a run that is far behind its plan, on devices that others use or
+that are slower than they say, it also leaves when what reads its values could start earlier otherwise. Ends of the
+region itself are not compared, for then regions that belong together would be torn apart. In a run that is not far
+behind, moves that seem to gain something cost more: values are sent ahead to where the plan has their readers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fuel_async.ir import Breathe, no_breath
+from fuel_async.plan import STAYS, Fleet, Problem, Way, place
+from fuel_async.schedule.machine import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from fuel_async.schedule.machine import DeviceShape, Hop, Links, Machine
+    from fuel_async.schedule.offers import Offer
+    from fuel_async.schedule.shape import LaneShape, RunShape, SpreadShape
+
+    Route = Callable[[int, int, int], Sequence[Hop] | None]
+
+#: A run is far behind its plan when it is late by that share of the plan's makespan.
+FAR_BEHIND = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prior:
+    """A plan as the scheduler reads it."""
+
+    #: By region: its device, and when it would start, in ns after the run does.
+    devices: Sequence[int]
+    starts_ns: Sequence[int]
+    #: By region: (value, memory) for each value that it makes and each memory where a reader is planned, the first
+    #: that is needed first.
+    sends: Sequence[Sequence[tuple[int, int]]]
+    makespan_ns: int
+
+    def choose(
+        self,
+        region: int,
+        since_ns: int,
+        offers: Sequence[Offer],
+        machine: Machine,
+        nbytes: Sequence[int],
+        route: Route,
+    ) -> Offer:
+        """The offer of the planned device, or one with which the readers could start earlier.
+
+        `since_ns` is when the run began, `route` that of `Links`, `nbytes` the sizes of the run's values.
+        """
+
+        def readers_ns(offer: Offer) -> int:
+            source, longest_ns = machine.devices[offer.device].shape.memory, 0
+            for value, memory in self.sends[region]:
+                if memory != source:
+                    hops = route(source, memory, nbytes[value]) or ()
+                    longest_ns = max(longest_ns, sum([hop.copy_ns for hop in hops]))
+            return offer.finish_ns + longest_ns
+
+        best = min(offers, key=lambda offer: (offer.tight, readers_ns(offer), offer.held))
+        planned = next((offer for offer in offers if offer.device == self.devices[region]), best)
+        if planned is best or (planned.tight and not best.tight):
+            return best
+        late_ns = planned.start_ns - since_ns - self.starts_ns[region]
+        if late_ns <= FAR_BEHIND * self.makespan_ns:
+            return planned
+        return best if readers_ns(planned) - readers_ns(best) > planned.predicted_ns else planned
+
+
+def prior_of(
+    shape: RunShape,
+    devices: Sequence[tuple[DeviceShape, Sequence[LaneShape]]],
+    links: Links,
+    gone: AbstractSet[int] = frozenset(),
+    breathe: Breathe = no_breath,
+) -> Prior | None:
+    """Plan a run for idle devices, of which some may be `gone`. Pure, about 100 µs a region.
+
+    None where there is nothing to decide: for a single region or device, or when a region could go nowhere.
+    """
+    if shape.spread is None or len(shape) < 2 or len(devices) - len(gone) < 2:
+        return None
+    problem = problem_of(shape, devices, links, gone)
+    if problem is None:
+        return None
+    placement = place(problem, breathe=breathe)
+    memories = [device.memory for device, _ in devices]
+    return Prior(
+        devices=list(placement.devices),
+        starts_ns=[int(start) for start in placement.starts_ns],
+        sends=_sends(shape.spread, placement.devices, placement.starts_ns, memories),
+        makespan_ns=int(placement.makespan_ns),
+    )
+
+
+def problem_of(
+    shape: RunShape,
+    devices: Sequence[tuple[DeviceShape, Sequence[LaneShape]]],
+    links: Links,
+    gone: AbstractSet[int] = frozenset(),
+) -> Problem | None:
+    """A run on idle devices, with its constants there, as a problem of placement; None when it could not end.
+
+    Memories keep their numbers in the order of their own; the host's is 0, whether a device works in it or not.
+    """
+    spread = shape.spread
+    assert spread is not None
+    there = [device for device in range(len(devices)) if device not in gone]
+    memories = sorted({HOST, *[devices[device][0].memory for device in there]})
+    number = {memory: place for place, memory in enumerate(memories)}
+    ways = _ways(memories, links, max(spread.nbytes, default=1))
+    times_ns = [_times(spread, region, len(devices), there) for region in range(len(shape))]
+    if ways is None or any(min(row) == math.inf for row in times_ns):
+        return None
+    fleet = Fleet(
+        [max(len(lanes), 1) for _, lanes in devices], [number.get(device.memory, 0) for device, _ in devices], ways
+    )
+    reads, writes = [list(values) for values in spread.reads], [list(values) for values in spread.writes]
+    nbytes = [float(size) for size in spread.nbytes]
+    for region, needs in enumerate(shape.needs):
+        # What only has to come after another reads nothing of it: nothing, sent from there.
+        for need in sorted(needs - {spread.producers[value] for value in spread.reads[region]}):
+            reads[region].append(len(nbytes))
+            writes[need].append(len(nbytes))
+            nbytes.append(0.0)
+    given = {value: {number[HOST]: 0.0} for value, producer in enumerate(spread.producers) if producer < 0}
+    return Problem(fleet, times_ns, reads, writes, nbytes, given, dict.fromkeys(spread.outputs, number[HOST]))
+
+
+def _times(spread: SpreadShape, region: int, devices: int, there: Sequence[int]) -> list[float]:
+    pin = spread.pins[region]
+    row = [math.inf] * devices
+    for device in there if pin is None else {pin}.intersection(there):
+        predicted_ns = spread.prices.region_ns(region, device)
+        if predicted_ns is not None:
+            row[device] = float(predicted_ns)
+    return row
+
+
+def _ways(memories: Sequence[int], links: Links, largest_nbytes: int) -> Sequence[Sequence[Way]] | None:
+    """By source and memory: the line through the times of nothing and of the largest value; a port for each link."""
+    ports: dict[tuple[int, int], int] = {}
+    ways: list[list[Way]] = []
+    size = max(largest_nbytes, 1)
+    for source in memories:
+        row: list[Way] = []
+        for memory in memories:
+            if memory == source:
+                row.append(STAYS)
+                continue
+            empty, full = links.route(source, memory, 0), links.route(source, memory, size)
+            if empty is None or full is None:
+                return None
+            latency_ns = sum([hop.copy_ns for hop in empty])
+            per_byte = max(sum([hop.copy_ns for hop in full]) - latency_ns, 0) / size
+            over = [ports.setdefault((hop.source, hop.memory), len(ports)) for hop in full]
+            row.append(Way(float(latency_ns), per_byte, (over[0], over[-1])))
+        ways.append(row)
+    return ways
+
+
+def _sends(
+    spread: SpreadShape, devices: Sequence[int], starts_ns: Sequence[float], memories: Sequence[int]
+) -> list[list[tuple[int, int]]]:
+    first: dict[tuple[int, int], float] = {}
+    for region, reads in enumerate(spread.reads):
+        memory = memories[devices[region]]
+        for value in reads:
+            pair = value, memory
+            first[pair] = min(first.get(pair, math.inf), starts_ns[region])
+    sends: list[list[tuple[int, int]]] = [[] for _ in spread.reads]
+    for value, memory in sorted(first, key=lambda pair: (first[pair], pair)):
+        producer = spread.producers[value]
+        if producer >= 0:
+            sends[producer].append((value, memory))
+    return sends

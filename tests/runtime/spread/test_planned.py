@@ -1,0 +1,134 @@
+"""Runs whose regions a plan of the whole run has placed before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from fuel_async.backends.sim import REFERENCE, Links, SimDeviceSpec
+from fuel_async.runtime.spread.prepared import LOOKED_AT_AFTER, PreparedSpread
+from fuel_async.schedule import earliest_finish
+from tests.runtime.spread.support import MS, Dag, Node, Stage, chain, fork, one, random_dag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.schedule import Offer
+    from tests.runtime.spread.support import World
+
+#: A link that is slow beside what a region takes.
+SLOW = Links.of(100_000, 0.002)
+
+#: Two chains that exchange nothing until the end: whoever looks at one region at a time lets them cross.
+CHAINS = Dag(
+    (
+        *[Node((number - 2,) if number > 1 else (-1,), 2 * MS + number, 2_000) for number in range(8)],
+        Node((6, 7), MS, 64),
+    )
+)
+
+
+def without_plan(offers: Sequence[Offer]) -> Offer:
+    """The same policy, under a name of its own: such are asked for every region, and nothing is planned."""
+    return earliest_finish(offers)
+
+
+def prepared_of(world: World) -> PreparedSpread:
+    (found,) = world.engine.cache.all()
+    return cast("PreparedSpread", found)
+
+
+async def run_ns(world: World, dag: Dag) -> int:
+    clock = world.machine.clock
+    before_ns = clock.now_ns()
+    await world.check(dag)
+    return clock.now_ns() - before_ns
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_planned_run_is_not_longer(virtual: Stage, seed: int) -> None:
+    dag, took = random_dag(seed, 14), dict[str, int]()
+
+    async def scenario(world: World) -> None:
+        await world.check(dag)  # constants and programs are there
+        took[name] = await run_ns(world, dag)
+
+    policies = {"planned": "earliest_finish", "not planned": without_plan}
+    for name in policies:
+        policy = policies[name]
+        virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(speed=2)], links=SLOW, placement=policy)
+    assert took["planned"] <= 1.02 * took["not planned"]
+
+
+def test_regions_go_where_the_plan_has_them(virtual: Stage) -> None:
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        prior = prepared_of(world).shape.prior
+        assert prior is not None
+        assert {decision.region: decision.chosen.device for decision in world.scheduler.decisions} == dict(
+            enumerate(prior.devices)
+        )
+        assert set(prior.devices) == {0, 1}
+
+    virtual(scenario, 2, links=SLOW)
+
+
+@pytest.mark.parametrize("dag", [one(), chain(1)])
+def test_a_single_region_is_not_planned(virtual: Stage, dag: Dag) -> None:
+    async def scenario(world: World) -> None:
+        await world.check(dag)
+        assert prepared_of(world).shape.prior is None
+
+    virtual(scenario, 2)
+
+
+def test_policies_of_the_callers_own_get_no_plan(virtual: Stage) -> None:
+    async def scenario(world: World) -> None:
+        await world.check(fork(3))
+        assert prepared_of(world).shape.prior is None
+
+    virtual(scenario, 2, placement=without_plan)
+
+
+def test_a_plan_is_made_again_when_predictions_have_moved(virtual: Stage) -> None:
+    """The second device says that it is as fast as the first and is not: after some runs the plan knows."""
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        prepared = prepared_of(world)
+        first = prepared.shape.prior
+        assert first is not None
+        for _ in range(20):
+            await world.check(CHAINS)
+        later = prepared.shape.prior
+        assert later is not first
+        slow = [] if later is None else [device for device in later.devices if device == 1]
+        assert len(slow) < sum(device == 1 for device in first.devices)
+
+    virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(speed=0.2, advertised=REFERENCE)], links=SLOW)
+
+
+def test_it_is_looked_at_now_and_then(virtual: Stage) -> None:
+    assert sorted(LOOKED_AT_AFTER)[:4] == [4, 16, 64, 256]
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        prepared = prepared_of(world)
+        assert not any(prepared.wants_plan() for _ in range(40))
+        prepared.shape = replace(prepared.shape, prior=None)  # as if it was not worth having
+        assert [number for number in range(42, 70) if prepared.wants_plan()] == [65]
+
+    virtual(scenario, 2, links=SLOW)
+
+
+def test_a_lost_device_is_in_no_plan(virtual: Stage) -> None:
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        world.machine.lose(world.devices[1])
+        await world.check(CHAINS)
+        prior = prepared_of(world).shape.prior
+        assert prior is None or set(prior.devices) <= {0, 2}
+
+    virtual(scenario, 3, links=SLOW)
