@@ -16,7 +16,7 @@ from fuel_async.backends.cuda.points import Point
 from fuel_async.backends.cuda.statuses import error_of
 from fuel_async.backends.cuda.streams import Stream
 from fuel_async.backends.grids.holding import Held
-from fuel_async.errors import DeviceLost, ExecutorClosed
+from fuel_async.errors import DeviceLost, ExecutorClosed, FuelError
 from fuel_async.registry import Inflight, inflight_of
 from fuel_async.streams import Timing, fresh, without_frames
 
@@ -53,14 +53,7 @@ class Line:
         self._closed = False
         self._thread: threading.Thread | None = None
         self._held: Held[Work] = Held(self._go, self._end_if_idle)
-        me = weakref.WeakMethod(self._lose)
-
-        def lost() -> None:
-            lose = me()
-            if lose is not None:
-                lose()
-
-        context.when_lost(lost)
+        context.tell_while_alive(self._lose)
         watch.add(self)
 
     @property
@@ -323,7 +316,7 @@ class Line:
             work.ready_ns = now_ns
         return now_ns - max(work.ready_ns, self._free_ns)
 
-    def give_up(self, error: DeviceLost) -> None:
+    def give_up(self, error: FuelError) -> None:
         """Settle everything with `error`: the thread hangs in the driver. What the device may work on is kept."""
         with self._lock:
             works = list(self._line)

@@ -97,14 +97,7 @@ class VulkanLane:
         self._closed = False
         self._thread: threading.Thread | None = None
         self._held: Held[_Job] | None = Held(self._go, self._end_if_idle) if holds else None
-        me = weakref.WeakMethod(self._lose)
-
-        def lost() -> None:
-            lose = me()
-            if lose is not None:
-                lose()
-
-        context.when_lost(lost)
+        context.tell_while_alive(self._lose)
 
     @property
     def pending_count(self) -> int:
