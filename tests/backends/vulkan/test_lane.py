@@ -228,7 +228,7 @@ def test_a_timeline_tells_reached_from_timeout(device: VulkanDevice) -> None:
 def test_gates_open_as_far_as_all_before_are_open(device: VulkanDevice) -> None:
     gates = Gates(device.context)
     waiter = gates.timeline.waiter()
-    first, second, third = [gates.make([]) for _ in range(3)]
+    first, second, third = [gates.make() for _ in range(3)]
     gates.open(second)
     assert waiter.reached() == 0
     gates.open(first)
