@@ -27,7 +27,8 @@ from fuel_async.storage import from_array
 from fuel_async.testing import synthetic_op
 from fuel_async.testing.cuda_double import DeviceModel
 from fuel_async.testing.reference import check_results
-from tests.backends.cuda.support import Doubled, values
+from tests.backends.cuda.support import Doubled
+from tests.backends.grids.devices import values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,8 @@ from fuel_async.errors import DeviceLost, ExecutorClosed, StorageBusy, StoragePo
 from fuel_async.ir import BackendId, DType, Layout, OpKind
 from fuel_async.registry import global_bindings
 from fuel_async.storage import read_storage, stored
-from tests.backends.cuda.support import ILLEGAL_ADDRESS, Doubled, put, values
+from tests.backends.cuda.support import ILLEGAL_ADDRESS, Doubled
+from tests.backends.grids.devices import put, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

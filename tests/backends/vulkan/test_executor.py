@@ -16,7 +16,8 @@ from fuel_async.ir import DType
 from fuel_async.registry import inflight_count
 from fuel_async.testing import synthetic_op
 from fuel_async.testing.reference import check_results
-from tests.backends.vulkan.support import FaultyLib, Opened, opened, values
+from tests.backends.grids.devices import values
+from tests.backends.vulkan.support import FaultyLib, Opened, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,8 @@ from fuel_async.errors import InternalError, KernelArgumentError, KernelFailed, 
 from fuel_async.ir import BackendId, DType, Layout, OpKind
 from fuel_async.registry import global_bindings
 from fuel_async.storage import read_storage, stored
-from tests.backends.vulkan.support import PATIENCE_S, FaultyLib, planned, put, values
+from tests.backends.grids.devices import PATIENCE_S, planned, put, values
+from tests.backends.vulkan.support import FaultyLib
 
 if TYPE_CHECKING:
     from collections.abc import Callable
