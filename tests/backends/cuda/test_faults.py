@@ -463,24 +463,6 @@ def test_what_could_not_be_captured_is_told(one: Doubled) -> None:
     asyncio.run(scenario())
 
 
-def test_storages_of_two_devices_do_not_meet_in_one_kernel(make: Callable[..., Doubled]) -> None:
-    from fuel_async.backends.cuda.once import run_once
-    from fuel_async.dispatch import NoParams
-    from fuel_async.errors import KernelArgumentError
-    from fuel_async.ir import BackendId, Layout, OpKind
-    from fuel_async.registry import global_bindings
-    from fuel_async.storage import from_array, stored
-
-    first, second = make(2).devices
-    x, y = stored(put(first, values(4)), first.location), stored(put(second, values(4)), second.location)
-    kernel: Any = global_bindings().lookup(OpKind.NegElementwise, (DType.F32, DType.F32), BackendId.CUDA)
-    layouts = [Layout.contiguous((4,))] * 2
-    with pytest.raises(KernelArgumentError, match="the devices of its operands"):
-        run_once(kernel, [x], [y], layouts, NoParams())
-    with pytest.raises(KernelArgumentError, match="host_bytes"):
-        run_once(kernel, [x], [from_array(values(4))], layouts, NoParams())
-
-
 #: A device whose kernels take long.
 LONG = """
 from fuel_async.testing.cuda_double import DeviceModel
