@@ -18,4 +18,6 @@ from fuel_async.streams.lane import Lane as Lane
 from fuel_async.streams.lane import ProgramInstance as ProgramInstance
 from fuel_async.streams.lane import StopFlag as StopFlag
 from fuel_async.streams.loop_share import LoopShare as LoopShare
+from fuel_async.streams.waits import first_error as first_error
+from fuel_async.streams.waits import when_all as when_all
 from fuel_async.streams.waker import Waker as Waker

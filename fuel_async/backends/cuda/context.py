@@ -12,32 +12,27 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.cuda.statuses import error_of
+from fuel_async.backends.losing import Losable
 from fuel_async.errors import DeviceLost, FuelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fuel_async.backends.cuda.driver import Driver
     from fuel_async.backends.cuda.options import CudaOptions
     from fuel_async.backends.cuda.physical import PhysicalDevice
     from fuel_async.ir import DeviceLocation
 
 
-class Context:
+class Context(Losable):
     """One CUDA device of this process. Any thread."""
 
     def __init__(
         self, driver: Driver, physical: PhysicalDevice, location: DeviceLocation, options: CudaOptions
     ) -> None:
         """Nothing is asked of the driver yet."""
+        super().__init__()
         self.driver, self.physical, self.location, self.options = driver, physical, location, options
         self.cuda, self.runtime = driver.cuda, driver.runtime
         self.ordinal, self.name = physical.ordinal, str(location)
-        self.lock = threading.Lock()
-        #: Why it can do nothing any more.
-        self.lost: DeviceLost | None = None
-        #: Called once when it is lost; not under the lock.
-        self.on_lost: list[Callable[[], None]] = []
         self.events = Events(self)
         #: What lives as long as the context, and of a lost one for ever.
         self._owned: list[Any] = [self.events]
@@ -104,26 +99,8 @@ class Context:
                 return
             self.bury(self._owned)
             self.lost = error
-            told = list(self.on_lost)
-            self.on_lost.clear()
-        for tell in told:
+        for tell in self.to_tell():
             tell()
-
-    def when_lost(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call `call` once when the device is lost, at once if it is; the function returned ends that."""
-        with self.lock:
-            lost = self.lost is not None
-            if not lost:
-                self.on_lost.append(call)
-        if lost:
-            call()
-
-        def end() -> None:
-            with self.lock:
-                if call in self.on_lost:
-                    self.on_lost.remove(call)
-
-        return end
 
 
 class Here:

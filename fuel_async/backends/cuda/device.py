@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from fuel_async.backends.cuda.capture import Captures
 from fuel_async.backends.cuda.context import Context
@@ -11,40 +10,39 @@ from fuel_async.backends.cuda.copying import CopyLane
 from fuel_async.backends.cuda.functions import Functions
 from fuel_async.backends.cuda.instance import CudaInstance
 from fuel_async.backends.cuda.lane import CudaLane
-from fuel_async.backends.cuda.memory import CudaArena, CudaMemory
+from fuel_async.backends.cuda.memory import CudaMemory
 from fuel_async.backends.cuda.peers import Peers
 from fuel_async.backends.cuda.priors import PEER_LINK, host_link_of, rates_of
 from fuel_async.backends.cuda.site import Site
 from fuel_async.backends.cuda.watch import Watch
-from fuel_async.dispatch import BackendCapabilities, FitStatus, LaneProgram, derive_backend_caps, would_fit
+from fuel_async.backends.grids.device import GridDevice
 from fuel_async.ir import CPU_DEVICE, BackendId, Breathe, DeviceLocation, no_breath
-from fuel_async.registry import global_bindings, inflight_of
-from fuel_async.streams import HOST_CLOCK, Clock, History
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from fuel_async.backends.base import DeviceInfo, OpenOptions
     from fuel_async.backends.cuda.driver import Driver
+    from fuel_async.backends.cuda.memory import CudaArray
     from fuel_async.backends.cuda.options import CudaOptions
     from fuel_async.backends.cuda.physical import PhysicalDevice
-    from fuel_async.cost import LinkEstimate, Rates
-    from fuel_async.dispatch import KernelBindingTable
+    from fuel_async.backends.grids.memory import GridArena
+    from fuel_async.cost import LinkEstimate
+    from fuel_async.dispatch import LaneProgram
 
 
-class CudaDevice:
+class CudaDevice(GridDevice):
     """One GPU in use. Any thread."""
 
-    #: One submission running and one behind it.
-    slot_capacity = 2
-    binds_off_loop = True
-    clock: Clock = HOST_CLOCK
+    memory: CudaMemory
+    context: Context
 
     def __init__(
         self, driver: Driver, physical: PhysicalDevice, info: DeviceInfo, asked: OpenOptions, options: CudaOptions
     ) -> None:
         """Make its context and streams: up to a second. `DeviceError` when the driver refuses."""
-        self.info, self.location, self.memory_location = info, info.location, info.location
+        limits = physical.limits(has_blas=driver.has_blas)
+        super().__init__(info, rates_of(physical), limits.features)
         self.context = context = Context(driver, physical, info.location, options)
         self._watch = watch = Watch(context)
         self._peers = Peers(context)
@@ -55,65 +53,26 @@ class CudaDevice:
             [CudaLane(context, watch, number) for number in range(asked.lanes or options.streams)]
         )
         alone = CudaLane(context, watch, len(self.lanes))
-        limits = physical.limits(has_blas=driver.has_blas)
         functions, streams = Functions(context, limits), tuple([lane.stream for lane in (*self.lanes, alone)])
         self.site = Site(context, self.memory, functions, Captures(context), limits, streams, alone)
         self.memory.site = self.site
-        self._inflight = inflight_of(info.location)
-        #: For the kernels that they were derived from: that takes a millisecond.
-        self._capabilities: tuple[KernelBindingTable, BackendCapabilities] | None = None
-        self._histories: WeakKeyDictionary[LaneProgram, History] = WeakKeyDictionary()
-        self.rates: Rates = rates_of(physical)
         self._host_link = host_link_of(physical)
-
-    @property
-    def capabilities(self) -> BackendCapabilities:
-        """What the kernels registered now can do here."""
-        table, known = global_bindings(), self._capabilities
-        if known is not None and known[0] is table:
-            return known[1]
-        said = (self.rates.flops_per_ns, self.rates.bytes_per_ns)
-        features = self.site.limits.features
-        found = derive_backend_caps(BackendId.CUDA, self.location, table, rates=said, features=features)
-        self._capabilities = table, found
-        return found
-
-    @property
-    def lost(self) -> BaseException | None:
-        """Why it can do nothing any more; None while it can."""
-        return self.context.lost
 
     @property
     def notes(self) -> Sequence[str]:
         """What somebody should know of it: programs that could not be captured, and why."""
         return tuple(self.site.captures.reasons)
 
-    def pending_work_count(self) -> int:
-        """Submissions on the device that have not settled, of the whole process. Copies are not counted."""
-        return self._inflight.count
-
-    def pending_work_ns(self) -> int:
-        """Their predicted time."""
-        return self._inflight.pending_ns
-
-    def would_fit(self, nbytes: int) -> FitStatus:
-        """Whether `nbytes` more would fit its memory now."""
-        total = self.memory.budget_nbytes
-        return would_fit(nbytes, total - self.memory.used_nbytes, total)
-
     def instantiate(
         self,
         program: LaneProgram,
         constants: Sequence[Any],
-        arena: CudaArena | None = None,
+        arena: GridArena[CudaArray] | None = None,
         breathe: Breathe | None = None,
     ) -> CudaInstance:
         """Plan, compile and bind. `KernelFailed` names the node whose kernel cannot be made."""
         block = self.memory.allocate(program.arena_nbytes) if arena is None else arena
-        history = self._histories.get(program)
-        if history is None:
-            history = self._histories.setdefault(program, History(program.predicted_ns))
-        return CudaInstance(self.site, program, constants, block, history, breathe or no_breath)
+        return CudaInstance(self.site, program, constants, block, self.history(program), breathe or no_breath)
 
     def copy_lane(self, source: DeviceLocation, destination: DeviceLocation) -> CopyLane | None:
         """The way between its memory and the host's, and into it from a device whose memory it can map."""
@@ -130,10 +89,6 @@ class CudaDevice:
         if self.copy_lane(source, destination) is None:
             return None
         return self._host_link if CPU_DEVICE in (source, destination) else PEER_LINK
-
-    def on_lost(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call `call` once when the device is lost, at once if it is; the function returned ends that."""
-        return self.context.when_lost(call)
 
     def close(self) -> None:
         """Let the lanes end after what they hold. Never blocks."""

@@ -13,6 +13,7 @@ from fuel_async.backends.base import Absent, BackendSpec, DeviceInfo, OpenOption
 from fuel_async.backends.cuda.driver import Driver, NoDriver, load
 from fuel_async.backends.cuda.options import CudaOptions
 from fuel_async.backends.cuda.physical import PhysicalDevice, look_at
+from fuel_async.backends.options import fits
 from fuel_async.errors import DeviceLost
 from fuel_async.ir import BackendId, DeviceLocation
 from fuel_async.registry import fork_generation
@@ -50,7 +51,7 @@ def physical_devices(options: CudaOptions) -> Sequence[PhysicalDevice] | Absent:
     fit = [one for one in found if one.lacks is None]
     if not fit:
         return Absent("; ".join([one.lacks or "" for one in found]))
-    wanted = [one for one in fit if options.wants(one.name)]
+    wanted = [one for one in fit if fits(one.name, options.devices)]
     if not wanted:
         return Absent(f"none of {', '.join(one.name for one in fit)} fits {', '.join(options.devices)}")
     return wanted

@@ -6,27 +6,24 @@ the launches are captured as a graph, and from then on that is launched. The lat
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.cuda.parameters import Parameters
 from fuel_async.backends.cuda.script import Launches, Script
-from fuel_async.backends.grids.planning import given_spaces, placed, plan_calls
-from fuel_async.dispatch import BINDABLE
-from fuel_async.errors import InternalError
+from fuel_async.backends.grids.planning import plan_calls
+from fuel_async.backends.grids.recordings import Recordings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from fuel_async.backends.cuda.memory import CudaArena, CudaArray
+    from fuel_async.backends.cuda.memory import CudaArray
     from fuel_async.backends.cuda.site import Site
     from fuel_async.backends.cuda.streams import Stream
+    from fuel_async.backends.grids.memory import GridArena
+    from fuel_async.backends.grids.operands import Space
     from fuel_async.dispatch import LaneProgram
     from fuel_async.ir import Breathe
     from fuel_async.streams import History
-
-#: Recordings kept for different given arrays.
-RECORDINGS = 4
 
 #: Runs of a recording before it is captured: the first ones load what a capture must not.
 EAGER_RUNS = 2
@@ -48,8 +45,7 @@ class CudaInstance:
     """A lane program bound to a device's memory. One run at a time."""
 
     __slots__ = (
-        "__weakref__", "_arena", "_constants", "_given", "_is_eager", "_parameters", "_recordings", "_script", "_site",
-        "history", "program",
+        "__weakref__", "_is_eager", "_parameters", "_recordings", "_script", "_site", "history", "program",
     )  # fmt: skip
 
     def __init__(
@@ -57,19 +53,15 @@ class CudaInstance:
         site: Site,
         program: LaneProgram,
         constants: Sequence[CudaArray],
-        arena: CudaArena,
+        arena: GridArena[CudaArray],
         history: History,
         breathe: Breathe,
     ) -> None:
         """Plan all kernels and compile them. `KernelFailed` names the node that cannot be."""
         self._site, self.program, self.history = site, program, history
-        self._arena, self._constants = arena, constants
         self._script = Script(site)
-        #: What a submission gives, in order: (class, place).
-        self._given = given_spaces(program)
         self._parameters = Parameters(site, program) if program.ports[3] else None
-        #: By block and offset of every given array.
-        self._recordings: OrderedDict[tuple[tuple[int, int], ...], Recording] = OrderedDict()
+        self._recordings: Recordings[CudaArray, Recording] = Recordings(program, arena.bytes, constants)
         #: Whether it is launched kernel by kernel for good.
         self._is_eager = not site.captures.is_wanted
         plan_calls(program, site.context.name, site.memory.alignment, site.limits, self._script.add, breathe)
@@ -94,20 +86,15 @@ class CudaInstance:
     @property
     def graphs(self) -> int:
         """How many of them are captured."""
-        return sum(one.graph is not None for one in self._recordings.values())
+        return sum(one.graph is not None for one in self._recordings)
 
     def launch(self, stream: Stream, given: Sequence[Sequence[Any]]) -> None:
         """See `lane.Launched`. Makes arguments when these arrays are not among the latest that it was given."""
-        *groups, scalars = given if len(given) == len(BINDABLE) else ((), (), (), ())
-        arrays = [array for group in groups for array in group]
-        if len(arrays) + len(scalars) != len(self._given):
-            raise InternalError(
-                f"{len(self._given)} arrays must be given to {self.program!r}, got {len(arrays) + len(scalars)}"
-            )
+        arrays, scalars = self._recordings.split(given)
         if self._parameters is not None:
             self._parameters.write(scalars, stream)
             arrays += self._parameters.arrays
-        recording = self._recording(arrays)
+        recording = self._recordings.get(arrays, self._record)
         if recording.graph is None and recording.runs >= EAGER_RUNS and not self._is_eager:
             recording.graph = self._site.captures.capture(recording.launches, recording, repr(self.program))
             self._is_eager = recording.graph is None
@@ -117,15 +104,5 @@ class CudaInstance:
         else:
             recording.graph.launch(stream=stream.raw)
 
-    def _recording(self, arrays: Sequence[CudaArray]) -> Recording:
-        key = tuple([(array.block.number, array.offset) for array in arrays])
-        found = self._recordings.get(key)
-        if found is None:
-            if len(self._recordings) == RECORDINGS:
-                self._recordings.popitem(last=False)
-            given = dict(zip(self._given, arrays, strict=True))
-            found = Recording(self._script.bind(placed(given, self._arena.bytes, self._constants)))
-            self._recordings[key] = found
-        elif len(self._recordings) > 1:
-            self._recordings.move_to_end(key)
-        return found
+    def _record(self, place: Callable[[Space], CudaArray], _: Recording | None) -> Recording:
+        return Recording(self._script.bind(place))

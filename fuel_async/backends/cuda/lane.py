@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fuel_async.backends.cuda.line import Line
 from fuel_async.backends.cuda.work import Work
-from fuel_async.errors import InternalError, Stopped
+from fuel_async.errors import Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +52,6 @@ class CudaLane(Line):
             self.refuse(work, Stopped())
             return work.handle
         return self.take(work)
-
-    def submit_copy(self, src: Any, dst: Any, waits: Sequence[CompletionHandle] = ()) -> CompletionHandle:
-        """Nothing is copied within a device: values cross regions where they lie."""
-        raise InternalError(f"{self.name} runs programs; copies go over the lanes of `copy_lane`")
 
 
 class _Program(Work):

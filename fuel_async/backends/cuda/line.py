@@ -6,61 +6,48 @@ stream then waits for; or elsewhere, and then the host holds the work back until
 
 from __future__ import annotations
 
-import threading
-import weakref
-from queue import SimpleQueue
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.cuda.points import Point
 from fuel_async.backends.cuda.statuses import error_of
 from fuel_async.backends.cuda.streams import Stream
+from fuel_async.backends.cuda.work import Work
 from fuel_async.backends.grids.holding import Held
-from fuel_async.errors import DeviceLost, ExecutorClosed
-from fuel_async.registry import Inflight, inflight_of
-from fuel_async.streams import Timing, fresh, without_frames
+from fuel_async.backends.grids.serving import Served
+from fuel_async.errors import ExecutorClosed
+from fuel_async.streams import Timing, first_error, fresh, when_all, without_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from queue import SimpleQueue
 
     from fuel_async.backends.cuda.context import Context
     from fuel_async.backends.cuda.watch import Watch
-    from fuel_async.backends.cuda.work import Work
+    from fuel_async.errors import FuelError
     from fuel_async.streams import CompletionHandle
 
 
-class Line:
-    """One stream with its thread, which starts with the first work and ends with `close`, or with the last holder."""
+class Line(Served[Work]):
+    """One stream with its thread."""
+
+    context: Context
 
     def __init__(self, context: Context, watch: Watch, name: str, *, counted: bool = True) -> None:
         """Make the stream. Work that is not `counted` is none of the device's. `DeviceError`."""
-        self.context, self.location, self.name = context, context.location, name
-        self.inflight: Inflight | None = inflight_of(context.location) if counted else None
-        #: Known to the completions of this line's own work.
-        self.order = object()
+        super().__init__(context, context.location, name, counted=counted)
         self.stream = Stream(context)
         self._watch = watch
-        self._lock = threading.Lock()
-        self._jobs: SimpleQueue[Work | None] = SimpleQueue()
         #: What is on the stream or waits for the thread, in order.
         self._line: dict[Work, None] = {}
-        self._pending_ns = self._busy_ns = 0
         #: How much of it the thread has yet to put on the stream: what comes behind must wait for that.
         self._late = 0
         #: What the thread waits for, and since when the stream was free for it.
         self._current: Work | None = None
         self._free_ns = 0
-        self._closed = False
-        self._thread: threading.Thread | None = None
         self._held: Held[Work] = Held(self._go, self._end_if_idle)
-        me = weakref.WeakMethod(self._lose)
-
-        def lost() -> None:
-            lose = me()
-            if lose is not None:
-                lose()
-
-        context.when_lost(lost)
+        context.tell_while_alive(self._lose)
         watch.add(self)
 
     @property
@@ -68,25 +55,10 @@ class Line:
         """Submissions that have not settled."""
         return len(self._line) + len(self._held)
 
-    @property
-    def pending_ns(self) -> int:
-        """Their predicted time."""
-        return self._pending_ns
-
-    @property
-    def busy_ns(self) -> int:
-        """Time the stream has worked since it was made."""
-        return self._busy_ns
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its thread has begun and not ended."""
-        return self._thread is not None and self._thread.is_alive()
-
     def take(self, work: Work) -> CompletionHandle:
         """Put work on the stream, or hold it back until it can go there. Never blocks, never raises."""
         try:
-            error = work.refusal()
+            error = first_error(work.waits)
             if error is not None:
                 raise error
             siblings, others = self._sorted(work)
@@ -97,19 +69,6 @@ class Line:
         except BaseException as error:
             self.refuse(work, without_frames(error))
         return work.handle
-
-    def close(self) -> None:
-        """Refuse further work; the thread ends after what is there. Idempotent, never blocks."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._end_if_idle()
-
-    def join(self, timeout_s: float | None = None) -> None:
-        """Block until the thread has ended, at most `timeout_s`."""
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout_s)
 
     def refuse(self, work: Work, error: BaseException) -> None:
         """Settle work that never came to the stream."""
@@ -150,7 +109,7 @@ class Line:
         """What held work waited for has settled."""
         work.ready_ns = perf_counter_ns()
         try:
-            error = work.refusal()
+            error = first_error(work.waits)
             if error is not None:
                 raise error
             self._put(work, self._sorted(work)[0])
@@ -206,23 +165,8 @@ class Line:
             return error
         return None
 
-    def _refusal(self, *, is_accepted: bool = False) -> BaseException | None:
-        """Why nothing can be submitted; None when something can: then the thread runs."""
-        if self.context.lost is not None:
-            return fresh(self.context.lost)
-        if self._closed and not is_accepted:
-            return ExecutorClosed()
-        if self._thread is None:
-            thread = threading.Thread(
-                target=_serve, args=(self.context, self._jobs), name=f"fuel_async {self.name}", daemon=True
-            )
-            weakref.finalize(self, self._jobs.put, None).atexit = False
-            try:
-                thread.start()
-            except RuntimeError as error:  # the system has no more threads
-                return DeviceLost(f"{self.name} of {self.location}", str(error))
-            self._thread = thread
-        return None
+    def _server(self) -> Callable[[], None]:
+        return partial(_serve, self.context, self._jobs)
 
     # --- ends -------------------------------------------------------------------------------------
 
@@ -270,8 +214,8 @@ class Line:
             self._pending_ns -= work.handle.predicted_ns
             self._busy_ns += timing.work_ns
         late = () if error is not None else [wait for wait in work.waits if not wait.done()]
-        if late:
-            self._settle_after(work, late, free_ns, now_ns)
+        if late:  # another line's thread may be a moment behind
+            when_all(late, lambda: work.settle(self._timing(work, free_ns, now_ns), None))
         else:
             work.settle(timing, error)
         if self._closed:
@@ -284,20 +228,6 @@ class Line:
         ]
         started_ns = min(max(work.ready_ns, free_ns, *ends), now_ns)
         return Timing(self.location, self.name, work.handle.submitted_ns, started_ns, now_ns, now_ns - started_ns)
-
-    def _settle_after(self, work: Work, late: Sequence[CompletionHandle], free_ns: int, now_ns: int) -> None:
-        """Settle when it is known how what it waited for ended: another line's thread may be a moment behind."""
-        work.before = len(late)
-
-        def settled(_: CompletionHandle) -> None:
-            with self._lock:
-                work.before -= 1
-                last = not work.before
-            if last:
-                work.settle(self._timing(work, free_ns, now_ns), None)
-
-        for wait in late:
-            wait.add_done_callback(settled)
 
     def _end_if_idle(self) -> None:
         """Let the thread end when the line is closed and has nothing left."""
@@ -323,7 +253,7 @@ class Line:
             work.ready_ns = now_ns
         return now_ns - max(work.ready_ns, self._free_ns)
 
-    def give_up(self, error: DeviceLost) -> None:
+    def give_up(self, error: FuelError) -> None:
         """Settle everything with `error`: the thread hangs in the driver. What the device may work on is kept."""
         with self._lock:
             works = list(self._line)

@@ -9,15 +9,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fuel_async.backends.blocks import DEFAULT_BUDGET_SHARE, Block, Blocks, Stretch
+from fuel_async.backends.blocks import Block, Stretch
 from fuel_async.backends.cuda.interchange import DLPACK_CUDA, array_interface, exported
 from fuel_async.backends.cuda.statuses import error_of
-from fuel_async.dispatch import SlotClass, SlotTable
-from fuel_async.errors import DeviceLost, InternalError
-from fuel_async.ir import DType
-from fuel_async.streams import fresh
+from fuel_async.backends.grids.memory import GridArray, GridMemory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +20,7 @@ if TYPE_CHECKING:
     from fuel_async.backends.cuda.context import Context
     from fuel_async.backends.cuda.site import Site
     from fuel_async.backends.cuda.staging import Ring
+    from fuel_async.ir import DType
 
 #: What arrays begin at multiples of, as allocations of the driver do.
 ALIGNMENT = 256
@@ -43,10 +39,13 @@ class CudaBlock(Block):
         self.ptr = ptr
 
 
-class CudaArray:
-    """A row-major array in a device's memory. Its bytes are its own, or those of the array that it is a part of."""
+class CudaArray(GridArray):
+    """An array as kernels and other libraries see it: by its address."""
 
-    __slots__ = ("__weakref__", "block", "dtype", "memory", "nbytes", "offset", "owner", "ptr", "shape")
+    __slots__ = ("ptr",)
+
+    memory: CudaMemory
+    block: CudaBlock
 
     def __init__(
         self,
@@ -57,20 +56,11 @@ class CudaArray:
         dtype: DType,
         owner: Any = None,
     ) -> None:
-        self.memory, self.block, self.offset, self.shape, self.dtype = memory, block, offset, shape, dtype
-        self.nbytes = math.prod(shape) * dtype.nbytes
+        super().__init__(memory, block, offset, shape, dtype, owner)
         self.ptr = block.ptr + offset
-        #: Whose bytes they are; kept alive by this.
-        self.owner = owner
 
-    def read(self) -> NDArray[Any]:
-        """A copy in the host's memory, of what no submission under way writes. Blocks. `DeviceError`."""
-        copy = np.empty(self.shape, self.dtype.require_np())
-        memory = self.memory
-        if memory.context.lost is not None:
-            raise fresh(memory.context.lost)
-        memory.ring.download(self, copy)
-        return copy
+    def _read_into(self, copy: NDArray[Any]) -> None:
+        self.memory.ring.download(self, copy)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -85,69 +75,18 @@ class CudaArray:
         """DLPack's (device type, device number)."""
         return DLPACK_CUDA, self.memory.context.ordinal
 
-    def __repr__(self) -> str:
-        return f"<CudaArray {self.dtype}{list(self.shape)} on {self.memory.context.name}>"
 
-
-class CudaArena:
-    """Bytes for the temporaries of one plan, as one array; belongs to one run at a time."""
-
-    __slots__ = ("__weakref__", "_arrays", "bytes", "nbytes")
-
-    def __init__(self, whole: CudaArray) -> None:
-        self.bytes, self.nbytes = whole, whole.nbytes
-        self._arrays: dict[int, CudaArray] = {}
-
-    def array(self, slots: SlotTable, slot: int) -> CudaArray:
-        """A temporary as copies take it; an output of a bundle lies row-major some bytes into that."""
-        found = self._arrays.get(slot)
-        if found is None:
-            if slots.classes[slot] != SlotClass.TEMPORARY:
-                raise InternalError(f"slot {slot} of class {slots.classes[slot]} is not in the arena")
-            kind, layout, whole = slots.types[slot], slots.layouts[slot], self.bytes
-            shape: Any = kind.shape  # concrete: plans are made of nothing else
-            offset = whole.offset + slots.places[slot] + (layout.offset * kind.dtype.nbytes if layout else 0)
-            found = self._arrays[slot] = CudaArray(whole.memory, whole.block, offset, shape, kind.dtype, whole)
-        return found
-
-
-class CudaMemory:
+class CudaMemory(GridMemory[CudaArray]):
     """A device's memory. Any thread."""
+
+    context: Context
+    site: Site
 
     def __init__(self, context: Context, ring: Ring, budget_nbytes: int | None = None) -> None:
         """`ring` is what callers read arrays through."""
-        self.context, self.ring, self.alignment = context, ring, ALIGNMENT
-        self.budget_nbytes = budget_nbytes or int(context.physical.total_nbytes * DEFAULT_BUDGET_SHARE)
+        self.ring = ring
         poison = self._poison if context.options.poison else None
-        self._blocks = Blocks(context.name, self.budget_nbytes, ALIGNMENT, self._make, poison)
-        #: The device that it belongs to; set by that.
-        self.site: Site
-
-    @property
-    def used_nbytes(self) -> int:
-        """Bytes in use, as they count against the budget."""
-        return self._blocks.used_nbytes
-
-    @property
-    def reserved_nbytes(self) -> int:
-        """Bytes that the driver has given."""
-        return self._blocks.reserved_nbytes
-
-    def allocate(self, nbytes: int) -> CudaArena:
-        """An arena. `OutOfMemory` when it does not fit beside what is in use, or the driver refuses."""
-        return CudaArena(self.allocate_array((nbytes,), DType.U8))
-
-    def allocate_array(self, shape: tuple[int, ...], dtype: DType) -> CudaArray:
-        """A row-major array. `OutOfMemory` as for an arena, `DeviceLost` on a lost device."""
-        if self.context.lost is not None:
-            raise fresh(self.context.lost)
-        try:
-            taken = self._blocks.take(math.prod(shape) * dtype.nbytes)
-        except DeviceLost as error:  # noted here: who hears of it may allocate, so no lock may be held
-            raise self.context.noted(error) from None
-        made = CudaArray(self, taken.block, taken.offset, shape, dtype)
-        self._blocks.free_with(made, taken)
-        return made
+        super().__init__(context, CudaArray, context.physical.total_nbytes, budget_nbytes, ALIGNMENT, poison)
 
     def adopt(self, ptr: int, shape: tuple[int, ...], dtype: DType, owner: Any) -> CudaArray:
         """An array over memory of somebody else's, which `owner` keeps; it counts in no budget.

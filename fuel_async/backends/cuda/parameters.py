@@ -29,8 +29,6 @@ class Parameters:
 
     def __init__(self, site: Site, program: LaneProgram) -> None:
         """One aligned place for each scalar that the program takes. `OutOfMemory` when the driver refuses."""
-        from fuel_async.backends.cuda.memory import CudaArray
-
         places, slots, step = program.ports[3], program.slots, site.memory.alignment
         kinds = {
             slots.places[slot]: slots.types[slot] for slot, cls in enumerate(slots.classes) if cls == SlotClass.SCALAR
@@ -45,7 +43,7 @@ class Parameters:
             kind = kinds[place]
             shape: Any = kind.shape
             offset = step * number
-            array = CudaArray(site.memory, whole.block, whole.offset + offset, shape, kind.dtype, whole)
+            array = whole.part(offset, shape, kind.dtype)
             seen = self._pinned.piece(0)[offset : offset + array.nbytes]
             self.arrays.append(array)
             self._views.append(seen.view(kind.dtype.require_np()).reshape(shape))

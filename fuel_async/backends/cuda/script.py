@@ -8,6 +8,7 @@ import numpy as np
 
 from fuel_async.backends.cuda.blas import arguments
 from fuel_async.backends.cuda.kernels.gemm import Gemm
+from fuel_async.backends.grids.operands import is_same
 from fuel_async.errors import InternalError
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Script:
         shader = dispatch.shader
         if len(dispatch.push) != shader.push_nbytes:
             raise InternalError(f"{len(dispatch.push)} bytes of words for {shader.name}: {shader.push_nbytes}")
-        if dispatch.copies is not None and _same(*[operands[at] for at in dispatch.copies]):
+        if dispatch.copies is not None and is_same(*[operands[at] for at in dispatch.copies]):
             return
         self._steps.append(
             _Step(
@@ -138,9 +139,3 @@ class Script:
             found = (np.frombuffer(push, np.dtype((np.void, len(push)))),) if push else ()
             self._words[push] = found
         return found
-
-
-def _same(source: Bound, target: Bound) -> bool:
-    """Whether two operands are the same elements in the same order."""
-    where = (source.space, source.start) == (target.space, target.start)
-    return where and source.operand == target.operand

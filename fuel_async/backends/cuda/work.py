@@ -6,7 +6,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from fuel_async.backends.cuda.points import Point
-from fuel_async.streams import CompletionHandle, Timing
+from fuel_async.streams import CompletionHandle, Timing, first_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Work:
     """
 
     __slots__ = (
-        "before", "error", "event", "handle", "held", "is_accepted", "is_late", "line", "point", "ready_ns", "siblings",
+        "error", "event", "handle", "held", "is_accepted", "is_late", "line", "point", "ready_ns", "siblings",
         "waits",
     )  # fmt: skip
 
@@ -41,8 +41,6 @@ class Work:
         self.siblings: Sequence[Point] = ()
         #: What went wrong when it was put on the stream.
         self.error: FuelError | None = None
-        #: What it waits for that had not settled when its own end came.
-        self.before = 0
         #: Whether it was taken before the line closed.
         self.is_accepted = False
         self.handle = CompletionHandle(
@@ -73,13 +71,9 @@ class Work:
 
     # --- outcome ----------------------------------------------------------------------------------
 
-    def refusal(self) -> BaseException | None:
-        """The error of what it waited for and has settled, if any."""
-        return next((error for wait in self.waits if wait.done() and (error := wait.exception()) is not None), None)
-
     def settle(self, timing: Timing, error: BaseException | None) -> None:
         """Tell its outcome, and let go of everything."""
-        error = error or self.refusal()
+        error = error or first_error(self.waits)
         self.waits, self.siblings, self.held = (), (), ()
         self.point.set()
         self.handle.settle(timing, error)

@@ -79,7 +79,6 @@ class SimDevice:
         )
         self._links = links
         self._histories: WeakKeyDictionary[LaneProgram, History] = WeakKeyDictionary()
-        self._on_lost: list[Callable[[], None]] = []
 
     @property
     def rates(self) -> Rates:
@@ -155,25 +154,7 @@ class SimDevice:
 
     def on_lost(self, call: Callable[[], None]) -> Callable[[], None]:
         """Call `call` once when the device is lost, at once if it is; the function returned ends that."""
-        with self.site.core.lock:
-            lost = self.site.lost is not None
-            if not lost:
-                self._on_lost.append(call)
-        if lost:
-            call()
-
-        def end() -> None:
-            with self.site.core.lock:
-                if call in self._on_lost:
-                    self._on_lost.remove(call)
-
-        return end
-
-    def take_lost_calls(self) -> list[Callable[[], None]]:
-        """Return who is to be told of the loss, once. For the machine."""
-        with self.site.core.lock:
-            calls, self._on_lost = self._on_lost, []
-        return calls
+        return self.site.when_lost(call)
 
     def close(self) -> None:
         """Let the lanes end after what they hold; the links that end here copy no more."""

@@ -19,7 +19,7 @@ from fuel_async.backends.sim.device import SIM, SimDevice
 from fuel_async.backends.sim.link import LinkLane
 from fuel_async.backends.sim.site import Core, Port, Site
 from fuel_async.backends.sim.spec import HOST, Links, LinkSpec, Sharing, SimDeviceSpec
-from fuel_async.errors import DeviceLost, TransferFailed, UserError
+from fuel_async.errors import DeviceLost, FuelError, TransferFailed, UserError
 from fuel_async.ir import CPU_DEVICE, DeviceLocation
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class SimMachine:
                 return
             device.site.lost = error
             links = self._take_away(lambda link: device.location in (link.source, link.destination), error)
-        for call in device.take_lost_calls():
+        for call in device.site.to_tell():
             try:
                 call()
             except Exception:
@@ -152,7 +152,7 @@ class SimMachine:
         for device in self._devices:
             self.lose(device, reason)
 
-    def _take_away(self, gone: Callable[[LinkLane], bool], error: BaseException) -> list[LinkLane]:
+    def _take_away(self, gone: Callable[[LinkLane], bool], error: FuelError) -> list[LinkLane]:
         """Forget links, and return them. The machine's lock is held."""
         links = [link for link in self._links.values() if gone(link)]
         self._links = {ends: link for ends, link in self._links.items() if link not in links}

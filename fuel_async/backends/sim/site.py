@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from fuel_async.backends.losing import Losable
 from fuel_async.backends.sim.memory import Deeds
 from fuel_async.backends.sim.timeline import Timeline
 
@@ -50,17 +51,14 @@ class Port:
         self.free_ns = 0
 
 
-class Site:
+class Site(Losable):
     """A device or a link: how fast it is over time, and whether it is still there. Guarded by the machine's lock."""
 
-    __slots__ = ("armed", "core", "jitter", "lost", "timeline")
-
     def __init__(self, core: Core, slowdowns: Slowdowns, jitter: float) -> None:
+        super().__init__(core.lock)
         self.core = core
         self.timeline = Timeline(slowdowns)
         self.jitter = jitter
-        #: Why nothing runs here any more.
-        self.lost: BaseException | None = None
         #: What the next submissions will fail with.
         self.armed: deque[BaseException] = deque()
 

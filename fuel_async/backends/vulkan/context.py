@@ -7,38 +7,32 @@ still be under way; of one that hangs nothing ever is.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from fuel_async.backends.losing import Losable
 from fuel_async.backends.vulkan.driver import Keep
 from fuel_async.backends.vulkan.physical import FEATURES, PhysicalDevice, feature_structs
 from fuel_async.backends.vulkan.results import DEVICE_LOST, SUCCESS, error_of
 from fuel_async.errors import DeviceError, DeviceLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fuel_async.backends.vulkan.options import VulkanOptions
     from fuel_async.ir import DeviceLocation
 
 
-class Context:
+class Context(Losable):
     """One VkDevice. Any thread."""
 
     def __init__(
         self, physical: PhysicalDevice, location: DeviceLocation, options: VulkanOptions, lib: Any = None
     ) -> None:
         """Make the device. `DeviceError` when the driver refuses. `lib` stands in for the driver's functions."""
+        super().__init__()
         self.physical, self.location, self.options = physical, location, options
         self.driver = physical.driver
         self.ffi, self.lib = self.driver.ffi, lib or self.driver.lib
         self.name = str(location)
-        self.lock = threading.Lock()
-        #: Why it can do nothing any more.
-        self.lost: DeviceLost | None = None
-        #: Called once when it is lost; not under the lock.
-        self.on_lost: list[Callable[[], None]] = []
         family = physical.compute_family
         assert family is not None  # discovery offers no other
         self.family = family.number
@@ -110,26 +104,8 @@ class Context:
             if self.lost is not None:
                 return
             self.lost = error
-            told = list(self.on_lost)
-            self.on_lost.clear()
-        for tell in told:
+        for tell in self.to_tell():
             tell()
-
-    def when_lost(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call `call` once when the device is lost, at once if it is; the function returned ends that."""
-        with self.lock:
-            lost = self.lost is not None
-            if not lost:
-                self.on_lost.append(call)
-        if lost:
-            call()
-
-        def end() -> None:
-            with self.lock:
-                if call in self.on_lost:
-                    self.on_lost.remove(call)
-
-        return end
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
+from fuel_async.backends.grids.device import GridDevice
 from fuel_async.backends.vulkan.context import Context
 from fuel_async.backends.vulkan.copying import CopyLane
 from fuel_async.backends.vulkan.instance import VulkanInstance
 from fuel_async.backends.vulkan.lane import VulkanLane
-from fuel_async.backends.vulkan.memory import VulkanArena, VulkanMemory
+from fuel_async.backends.vulkan.memory import VulkanMemory
 from fuel_async.backends.vulkan.pipelines import Pipelines
 from fuel_async.backends.vulkan.priors import LINKS, RATES
 from fuel_async.backends.vulkan.queue import Queue
@@ -17,28 +17,25 @@ from fuel_async.backends.vulkan.recording import Barriers
 from fuel_async.backends.vulkan.site import Site
 from fuel_async.backends.vulkan.staging import StagingRing
 from fuel_async.backends.vulkan.timeline import Timeline
-from fuel_async.dispatch import BackendCapabilities, FitStatus, LaneProgram, derive_backend_caps, would_fit
-from fuel_async.ir import CPU_DEVICE, BackendId, Breathe, DeviceLocation, no_breath
-from fuel_async.registry import global_bindings, inflight_of
-from fuel_async.streams import HOST_CLOCK, Clock, History
+from fuel_async.ir import CPU_DEVICE, Breathe, DeviceLocation, no_breath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from fuel_async.backends.base import DeviceInfo, OpenOptions
+    from fuel_async.backends.grids.memory import GridArena
+    from fuel_async.backends.vulkan.memory import VulkanArray
     from fuel_async.backends.vulkan.options import VulkanOptions
     from fuel_async.backends.vulkan.physical import PhysicalDevice
-    from fuel_async.cost import LinkEstimate, Rates
-    from fuel_async.dispatch import KernelBindingTable
+    from fuel_async.cost import LinkEstimate
+    from fuel_async.dispatch import LaneProgram
 
 
-class VulkanDevice:
+class VulkanDevice(GridDevice):
     """One logical device. Any thread."""
 
-    #: One submission running and one behind it.
-    slot_capacity = 2
-    binds_off_loop = True
-    clock: Clock = HOST_CLOCK
+    memory: VulkanMemory
+    context: Context
 
     def __init__(
         self,
@@ -52,7 +49,7 @@ class VulkanDevice:
 
         `lib` stands in for the driver's functions, for tests.
         """
-        self.info, self.location, self.memory_location = info, info.location, info.location
+        super().__init__(info, RATES[physical.kind], physical.limits.features)
         self.context = context = Context(physical, info.location, options, lib)
         self.memory = VulkanMemory(context, asked.memory_nbytes)
         queues, peers = [Queue(context, number) for number in range(context.queue_count)], list[Timeline]()
@@ -69,64 +66,18 @@ class VulkanDevice:
         ring = self.memory.ring = None if self.memory.is_mapped else StagingRing(context, queues[-1], peers)
         self._up = CopyLane(context, CPU_DEVICE, info.location, ring)
         self._down = CopyLane(context, info.location, CPU_DEVICE, ring)
-        self._inflight = inflight_of(info.location)
-        #: For the kernels that they were derived from: that takes a millisecond.
-        self._capabilities: tuple[KernelBindingTable, BackendCapabilities] | None = None
-        self._histories: WeakKeyDictionary[LaneProgram, History] = WeakKeyDictionary()
-        self.rates: Rates = RATES[physical.kind]
         self._link = LINKS[physical.kind]
-
-    @property
-    def capabilities(self) -> BackendCapabilities:
-        """What the kernels registered now can do here, given the device's features."""
-        table, known = global_bindings(), self._capabilities
-        if known is not None and known[0] is table:
-            return known[1]
-        said = (self.rates.flops_per_ns, self.rates.bytes_per_ns)
-        features = self.site.limits.features
-        found = derive_backend_caps(
-            BackendId.VULKAN,
-            self.location,
-            table,
-            rates=said,
-            features=features,
-            launch_overhead_ns=self.rates.call_ns,
-            dense_flops_per_ns=self.rates.dense_flops_per_ns,
-        )
-        self._capabilities = table, found
-        return found
-
-    @property
-    def lost(self) -> BaseException | None:
-        """Why it can do nothing any more; None while it can."""
-        return self.context.lost
-
-    def pending_work_count(self) -> int:
-        """Submissions on the device that have not settled, of the whole process. Copies are not counted."""
-        return self._inflight.count
-
-    def pending_work_ns(self) -> int:
-        """Their predicted time."""
-        return self._inflight.pending_ns
-
-    def would_fit(self, nbytes: int) -> FitStatus:
-        """Whether `nbytes` more would fit its memory now."""
-        total = self.memory.budget_nbytes
-        return would_fit(nbytes, total - self.memory.used_nbytes, total)
 
     def instantiate(
         self,
         program: LaneProgram,
         constants: Sequence[Any],
-        arena: VulkanArena | None = None,
+        arena: GridArena[VulkanArray] | None = None,
         breathe: Breathe | None = None,
     ) -> VulkanInstance:
         """Plan, make pipelines and bind. `KernelFailed` names the node whose kernel cannot be made."""
         block = self.memory.allocate(program.arena_nbytes) if arena is None else arena
-        history = self._histories.get(program)
-        if history is None:
-            history = self._histories.setdefault(program, History(program.predicted_ns))
-        return VulkanInstance(self.site, program, constants, block, history, breathe or no_breath)
+        return VulkanInstance(self.site, program, constants, block, self.history(program), breathe or no_breath)
 
     def copy_lane(self, source: DeviceLocation, destination: DeviceLocation) -> CopyLane | None:
         """The way between its memory and the host's; between two devices there is none but by the host."""
@@ -141,10 +92,6 @@ class VulkanDevice:
     def link(self, source: DeviceLocation, destination: DeviceLocation) -> LinkEstimate | None:
         """What that way is said to do; None when there is none."""
         return None if self.copy_lane(source, destination) is None else self._link
-
-    def on_lost(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call `call` once when the device is lost, at once if it is; the function returned ends that."""
-        return self.context.when_lost(call)
 
     def close(self) -> None:
         """Let the lanes end after what they hold. Never blocks."""

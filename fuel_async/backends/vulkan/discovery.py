@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.base import Absent, BackendSpec, DeviceInfo, OpenOptions
+from fuel_async.backends.options import fits
 from fuel_async.backends.vulkan.driver import Driver, NoDriver
 from fuel_async.backends.vulkan.options import VulkanOptions
 from fuel_async.backends.vulkan.physical import PhysicalDevice, look_at
@@ -43,7 +44,7 @@ def physical_devices(options: VulkanOptions, driver: Driver | None = None) -> Se
     fit = [one for one in all_of_them if one.lacks is None]
     if not fit:
         return Absent("; ".join(filter(None, (one.lacks for one in all_of_them))) or "no driver offers a device")
-    wanted = [one for one in fit if options.wants(one)]
+    wanted = [one for one in fit if fits(one.name, options.devices)]
     if not wanted:
         return Absent(f"none of {', '.join(one.name for one in fit)} fits {', '.join(options.devices)}")
     return wanted

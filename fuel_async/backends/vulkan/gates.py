@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from fuel_async.backends.vulkan.timeline import Timeline
+from fuel_async.streams import when_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 class Gate:
     """One number of the gate timeline."""
 
-    __slots__ = ("is_open", "value", "waiting")
+    __slots__ = ("is_open", "value")
 
-    def __init__(self, value: int, waiting: int) -> None:
-        self.value, self.waiting, self.is_open = value, waiting, False
+    def __init__(self, value: int) -> None:
+        self.value, self.is_open = value, False
 
 
 class Gates:
@@ -38,27 +39,22 @@ class Gates:
         self._shut: deque[Gate] = deque()
         self._last = 0
 
-    def make(self, waits: Sequence[CompletionHandle]) -> Gate:
+    def make(self) -> Gate:
         """A gate for a submission that comes next; call `watch` when that is on the queue."""
         with self._lock:
             self._last += 1
-            gate = Gate(self._last, len(waits))
+            gate = Gate(self._last)
             self._shut.append(gate)
         return gate
 
     def watch(self, gate: Gate, waits: Sequence[CompletionHandle], then: Callable[[], None]) -> None:
         """Open the gate when all of `waits` have settled, and call `then` just before that."""
 
-        def settled(_: CompletionHandle) -> None:
-            with self._lock:
-                gate.waiting -= 1
-                last = not gate.waiting
-            if last:
-                then()
-                self.open(gate)
+        def free() -> None:
+            then()
+            self.open(gate)
 
-        for wait in waits:
-            wait.add_done_callback(settled)
+        when_all(waits, free)
 
     def open(self, gate: Gate) -> None:
         """Open it, and raise the timeline as far as all gates are open."""

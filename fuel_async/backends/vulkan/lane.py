@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
-from queue import SimpleQueue
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fuel_async.backends.grids.holding import Held
+from fuel_async.backends.grids.serving import Served
 from fuel_async.backends.vulkan.gates import Gate, Gates
 from fuel_async.backends.vulkan.queue import MOST_SIBLINGS, Queue, Submission
 from fuel_async.backends.vulkan.results import SUCCESS
 from fuel_async.backends.vulkan.timeline import Point, Timeline
-from fuel_async.errors import DeviceError, DeviceLost, ExecutorClosed, InternalError, Stopped
-from fuel_async.registry import Inflight, inflight_of
-from fuel_async.streams import CompletionHandle, Timing, WaitStatus, fresh, without_frames
+from fuel_async.errors import DeviceError, DeviceLost, ExecutorClosed, Stopped
+from fuel_async.streams import CompletionHandle, Timing, WaitStatus, first_error, fresh, when_all, without_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from queue import SimpleQueue
 
     from fuel_async.backends.vulkan.context import Context
     from fuel_async.streams import StopFlag
@@ -39,7 +37,7 @@ class _Job:
     """A submission until it has settled. It holds all that the device works on, and its lane."""
 
     __slots__ = (
-        "before", "gate", "given", "handle", "instance", "is_accepted", "lane", "point", "predicted_ns", "ready_ns",
+        "gate", "given", "handle", "instance", "is_accepted", "lane", "point", "predicted_ns", "ready_ns",
         "waits",
     )  # fmt: skip
 
@@ -54,8 +52,6 @@ class _Job:
         self.predicted_ns = instance.predicted_ns
         self.point = Point(lane.timeline, lane.order)
         self.gate: Gate | None = None
-        #: What it waits for that had not settled when its own end came.
-        self.before = 0
         #: Whether it was taken before the lane closed.
         self.is_accepted = False
         self.handle = CompletionHandle(
@@ -68,58 +64,30 @@ class _Job:
         """Its gate opens: what it waited for has settled."""
         self.ready_ns = perf_counter_ns()
 
-    def refusal(self) -> BaseException | None:
-        """The error of what it waited for and has settled, if any."""
-        return next((error for wait in self.waits if wait.done() and (error := wait.exception()) is not None), None)
 
+class VulkanLane(Served[_Job]):
+    """One queue."""
 
-class VulkanLane:
-    """One queue. Its thread starts with the first submission and ends with `close`, or when nobody has the lane."""
+    context: Context
 
     def __init__(self, context: Context, queue: Queue, peers: list[Timeline], *, holds: bool = False) -> None:
         """`peers` are the timelines of the device's queues, to which this adds its own.
 
         With `holds` nothing goes to the queue before what it waits for has settled: copies must pass it there.
         """
-        self.context, self.location = context, context.location
-        self.name = f"{context.name} queue {queue.number}"
-        self.inflight: Inflight = inflight_of(context.location)
-        #: Known to the completions of this lane's own work.
-        self.order = object()
+        super().__init__(context, context.location, f"{context.name} queue {queue.number}")
         self.timeline, self.gates = Timeline(context), Gates(context)
         self._queue = queue
         peers.append(self.timeline)
         self._submission = Submission(context, self.timeline, self.gates.timeline, peers)
-        self._lock = threading.Lock()
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._pending_count = self._pending_ns = self._busy_ns = 0
-        self._last = 0
-        self._closed = False
-        self._thread: threading.Thread | None = None
+        self._pending_count = self._last = 0
         self._held: Held[_Job] | None = Held(self._go, self._end_if_idle) if holds else None
-        me = weakref.WeakMethod(self._lose)
-
-        def lost() -> None:
-            lose = me()
-            if lose is not None:
-                lose()
-
-        context.when_lost(lost)
+        context.tell_while_alive(self._lose)
 
     @property
     def pending_count(self) -> int:
         """Submissions that have not settled."""
         return self._pending_count + len(self._held or ())
-
-    @property
-    def pending_ns(self) -> int:
-        """Their predicted time."""
-        return self._pending_ns
-
-    @property
-    def busy_ns(self) -> int:
-        """Time the queue has worked since it was made."""
-        return self._busy_ns
 
     def submit(
         self,
@@ -145,23 +113,6 @@ class VulkanLane:
             self._refuse(job, without_frames(error))
         return job.handle
 
-    def submit_copy(self, src: Any, dst: Any, waits: Sequence[CompletionHandle] = ()) -> CompletionHandle:
-        """Nothing is copied within a device: values cross regions where they lie."""
-        raise InternalError(f"{self.name} runs programs; copies go over the lanes of `copy_lane`")
-
-    def close(self) -> None:
-        """Refuse further work; the thread ends after what is queued. Idempotent, never blocks."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._end_if_idle()
-
-    def join(self, timeout_s: float | None = None) -> None:
-        """Block until the thread has ended, at most `timeout_s`."""
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout_s)
-
     # --- inside -----------------------------------------------------------------------------------
 
     def _enqueue(self, job: _Job, siblings: Sequence[Point], others: Sequence[CompletionHandle]) -> None:
@@ -170,7 +121,7 @@ class VulkanLane:
         with self._lock:
             refused = self._refusal(is_accepted=job.is_accepted)
             if refused is None:
-                job.gate = self.gates.make(others) if others else None
+                job.gate = self.gates.make() if others else None
                 code = self._queue.submit(self._submission, commands, self._last + 1, siblings, job.gate)
             if refused is None and code == SUCCESS:
                 self._last += 1
@@ -200,7 +151,7 @@ class VulkanLane:
         """What a held job waited for has settled."""
         job.opened()
         try:
-            error = job.refusal()
+            error = first_error(job.waits)
             if error is not None:
                 raise error
             self._enqueue(job, (), ())
@@ -233,21 +184,8 @@ class VulkanLane:
                 others.append(wait)
         return siblings, others
 
-    def _refusal(self, *, is_accepted: bool = False) -> BaseException | None:
-        """Why nothing can be submitted; None when something can: then the thread runs."""
-        if self.context.lost is not None:
-            return fresh(self.context.lost)
-        if self._closed and not is_accepted:
-            return ExecutorClosed()
-        if self._thread is None:
-            server = _Server(self, self._jobs)
-            thread = threading.Thread(target=server.serve, name=f"fuel_async {self.name}", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:  # the system has no more threads
-                return DeviceLost(f"{self.name} of {self.location}", str(error))
-            self._thread = thread
-        return None
+    def _server(self) -> Callable[[], None]:
+        return _Server(self, self._jobs).serve
 
     def _refuse(self, job: _Job, error: BaseException) -> None:
         now_ns = job.handle.submitted_ns
@@ -272,30 +210,16 @@ class VulkanLane:
             self._busy_ns += now_ns - started_ns
         timing = Timing(self.location, self.name, job.handle.submitted_ns, started_ns, now_ns, now_ns - started_ns)
         late = () if error is not None else [wait for wait in job.waits if not wait.done()]
-        if late:
-            self._settle_after(job, timing, late)
+        if late:  # a sibling's thread may be a moment behind
+            when_all(late, lambda: _settle(job, timing, None))
         else:
             _settle(job, timing, error)
         if self._closed:
             self._end_if_idle()
 
-    def _settle_after(self, job: _Job, timing: Timing, late: Sequence[CompletionHandle]) -> None:
-        """Settle when it is known how what it waited for ended: a sibling's thread may be a moment behind."""
-        job.before = len(late)
-
-        def settled(_: CompletionHandle) -> None:
-            with self._lock:
-                job.before -= 1
-                last = not job.before
-            if last:
-                _settle(job, timing, None)
-
-        for wait in late:
-            wait.add_done_callback(settled)
-
 
 def _settle(job: _Job, timing: Timing, error: BaseException | None) -> None:
-    error = error or job.refusal()
+    error = error or first_error(job.waits)
     job.given, job.waits = (), ()
     del job.instance, job.lane
     job.point.set()
@@ -310,7 +234,6 @@ class _Server:
     def __init__(self, lane: VulkanLane, jobs: SimpleQueue[_Job | None]) -> None:
         self._jobs, self._timeline = jobs, lane.timeline
         self._deadline_ns = int(lane.context.options.deadline_s * 1e9)
-        weakref.finalize(lane, jobs.put, None).atexit = False
 
     def serve(self) -> None:
         context, waiter = self._timeline.context, self._timeline.waiter()

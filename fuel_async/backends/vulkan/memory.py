@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fuel_async.backends.blocks import DEFAULT_BUDGET_SHARE, Block, Blocks
+from fuel_async.backends.blocks import Block
+from fuel_async.backends.grids.memory import GridArray, GridMemory
 from fuel_async.backends.vulkan.physical import DEVICE_LOCAL, HOST_CACHED, HOST_COHERENT, HOST_VISIBLE, MemoryType
-from fuel_async.dispatch import SlotClass, SlotTable
-from fuel_async.errors import InternalError, OutOfMemory
-from fuel_async.ir import DType
-from fuel_async.streams import fresh
+from fuel_async.errors import OutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from fuel_async.backends.vulkan.context import Context
     from fuel_async.backends.vulkan.site import Site
     from fuel_async.backends.vulkan.staging import StagingRing
+    from fuel_async.ir import DType
 
 #: Storage buffer, source and destination of copies.
 _USAGE = 0x20 | 0x1 | 0x2
@@ -41,10 +39,13 @@ class VulkanBlock(Block):
         self.buffer, self.host = buffer, host
 
 
-class VulkanArray:
-    """A row-major array in a device's memory. Its bytes are its own, or those of the array that it is a part of."""
+class VulkanArray(GridArray):
+    """An array as copies see it: a view of the host's, where that sees the memory."""
 
-    __slots__ = ("__weakref__", "_host", "block", "dtype", "memory", "nbytes", "offset", "owner", "shape")
+    __slots__ = ("_host",)
+
+    memory: VulkanMemory
+    block: VulkanBlock
 
     def __init__(
         self,
@@ -55,10 +56,7 @@ class VulkanArray:
         dtype: DType,
         owner: VulkanArray | None = None,
     ) -> None:
-        self.memory, self.block, self.offset, self.shape, self.dtype = memory, block, offset, shape, dtype
-        self.nbytes = math.prod(shape) * dtype.nbytes
-        #: Whose bytes they are; kept alive by this.
-        self.owner = owner
+        super().__init__(memory, block, offset, shape, dtype, owner)
         self._host: NDArray[Any] | None = None
 
     @property
@@ -68,82 +66,25 @@ class VulkanArray:
             self._host = np.ndarray(self.shape, self.dtype.require_np(), self.block.host, self.offset)
         return self._host
 
-    def read(self) -> NDArray[Any]:
-        """A copy in the host's memory, of what no submission under way writes. Blocks. `DeviceError`."""
-        copy = np.empty(self.shape, self.dtype.require_np())
-        memory, seen = self.memory, self.host
-        if memory.context.lost is not None:
-            raise fresh(memory.context.lost)
-        if memory.ring is not None:
-            memory.ring.download(self, copy)
-        elif seen is not None:
-            np.copyto(copy, seen)
-        return copy
-
-    def __repr__(self) -> str:
-        return f"<VulkanArray {self.dtype}{list(self.shape)} on {self.memory.context.name}>"
+    def _read_into(self, copy: NDArray[Any]) -> None:
+        if self.memory.ring is not None:
+            self.memory.ring.download(self, copy)
+        elif self.host is not None:
+            np.copyto(copy, self.host)
 
 
-class VulkanArena:
-    """Bytes for the temporaries of one plan, as one array; belongs to one run at a time."""
-
-    __slots__ = ("__weakref__", "_arrays", "bytes", "nbytes")
-
-    def __init__(self, whole: VulkanArray) -> None:
-        self.bytes, self.nbytes = whole, whole.nbytes
-        self._arrays: dict[int, VulkanArray] = {}
-
-    def array(self, slots: SlotTable, slot: int) -> VulkanArray:
-        """A temporary as copies take it; an output of a bundle lies row-major some bytes into that."""
-        found = self._arrays.get(slot)
-        if found is None:
-            if slots.classes[slot] != SlotClass.TEMPORARY:
-                raise InternalError(f"slot {slot} of class {slots.classes[slot]} is not in the arena")
-            kind, layout, whole = slots.types[slot], slots.layouts[slot], self.bytes
-            shape: Any = kind.shape  # concrete: plans are made of nothing else
-            offset = whole.offset + slots.places[slot] + (layout.offset * kind.dtype.nbytes if layout else 0)
-            found = VulkanArray(whole.memory, whole.block, offset, shape, kind.dtype, whole)
-            self._arrays[slot] = found
-        return found
-
-
-class VulkanMemory:
+class VulkanMemory(GridMemory[VulkanArray]):
     """A device's memory. Any thread."""
 
+    context: Context
+    site: Site
+
     def __init__(self, context: Context, budget_nbytes: int | None = None) -> None:
-        self.context = context
-        self.kind, self.is_mapped = choose_type(context.physical.memory_types, staged=context.options.staged)
-        self.budget_nbytes = budget_nbytes or int(self.kind.heap_nbytes * DEFAULT_BUDGET_SHARE)
-        self.alignment = context.physical.alignment
-        self._blocks = Blocks(context.name, self.budget_nbytes, self.alignment, self._make)
+        physical = context.physical
+        self.kind, self.is_mapped = choose_type(physical.memory_types, staged=context.options.staged)
+        super().__init__(context, VulkanArray, self.kind.heap_nbytes, budget_nbytes, physical.alignment)
         #: What copies go through where the host cannot see the bytes.
         self.ring: StagingRing | None = None
-        #: The device that it belongs to; set by that.
-        self.site: Site
-
-    @property
-    def used_nbytes(self) -> int:
-        """Bytes in use, as they count against the budget."""
-        return self._blocks.used_nbytes
-
-    @property
-    def reserved_nbytes(self) -> int:
-        """Bytes that the driver has given."""
-        return self._blocks.reserved_nbytes
-
-    def allocate(self, nbytes: int) -> VulkanArena:
-        """An arena. `OutOfMemory` when it does not fit beside what is in use, or the driver refuses."""
-        return VulkanArena(self.allocate_array((nbytes,), DType.U8))
-
-    def allocate_array(self, shape: tuple[int, ...], dtype: DType) -> VulkanArray:
-        """A row-major array. `OutOfMemory` as for an arena, `DeviceLost` on a lost device."""
-        context = self.context
-        if context.lost is not None:
-            raise fresh(context.lost)
-        taken = self._blocks.take(math.prod(shape) * dtype.nbytes)
-        made = VulkanArray(self, taken.block, taken.offset, shape, dtype)
-        self._blocks.free_with(made, taken)
-        return made
 
     def _make(self, nbytes: int, number: int) -> VulkanBlock:
         return make_block(self.context, self.kind, nbytes, number, mapped=self.is_mapped)

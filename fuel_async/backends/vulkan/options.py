@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fuel_async.backends.options import DEADLINE_S, flag, patterns, read_options
 from fuel_async.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+    from collections.abc import Mapping
 
-    from fuel_async.backends.vulkan.physical import PhysicalDevice
+    from fuel_async.backends.options import Readers
 
 #: The variable that is read at discovery: `name=value` pairs with `;` between them.
 VARIABLE = "FUEL_ASYNC_VULKAN"
-
-#: The longest that one submission may take before its device is given up.
-DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +39,16 @@ class VulkanOptions:
             raise UserError(f"{self}: logical, queues and deadline_s must be positive")
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> VulkanOptions:
-        """Read the variable. `UserError` names what cannot be."""
-        found = cls()
-        for part in filter(None, map(str.strip, environment.get(VARIABLE, "").split(";"))):
-            name, _, value = part.partition("=")
-            read = _READ.get(name.strip())
-            if read is None:
-                raise UserError(f"{VARIABLE}={part!r}: no such option; there are {', '.join(_READ)}")
-            try:
-                found = replace(found, **{name.strip(): read(value.strip())})
-            except ValueError as error:
-                raise UserError(f"{VARIABLE}: {part!r} cannot be read: {error}") from error
-        return found
-
-    def wants(self, physical: PhysicalDevice) -> bool:
-        """Whether a device is asked for."""
-        name = physical.name.lower()
-        return not self.devices or any(fnmatchcase(name, f"*{pattern.lower()}*") for pattern in self.devices)
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> VulkanOptions:
+        """Read the variable, of the process unless another environment is given. `UserError` names what cannot be."""
+        return read_options(VARIABLE, cls(), _READ, environment)
 
 
-def _flag(text: str) -> bool:
-    return bool(int(text or "1"))
-
-
-_READ: Mapping[str, Callable[[str], Any]] = {
-    "devices": lambda text: tuple(filter(None, map(str.strip, text.split(",")))),
+_READ: Readers = {
+    "devices": patterns,
     "logical": int,
     "queues": int,
-    "staged": _flag,
-    "validation": _flag,
+    "staged": flag,
+    "validation": flag,
     "deadline_s": float,
 }

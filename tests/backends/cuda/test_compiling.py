@@ -11,7 +11,8 @@ from fuel_async.backends.cuda import compiling
 from fuel_async.backends.cuda.compiling import Compiler
 from fuel_async.backends.cuda.kernels.code import Code
 from fuel_async.errors import InternalError, KernelFailed
-from tests.backends.cuda.support import PATIENCE_S, Doubled, Work, copied
+from tests.backends.cuda.support import Doubled
+from tests.backends.grids.devices import PATIENCE_S, Work, copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable

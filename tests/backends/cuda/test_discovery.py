@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -23,52 +21,26 @@ from fuel_async.backends.cuda.physical import look_at
 from fuel_async.backends.cuda.priors import UNITS, host_link_of, rates_of
 from fuel_async.errors import DeviceLost, UserError
 from fuel_async.testing.cuda_double import DeviceModel, doubled
+from tests.backends.fresh_process import asked, hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.backends.cuda.support import Doubled
 
-#: What a fresh process says of discovery, as JSON: modules loaded by the import, and what was found.
-ASK = """
-import json, sys
-import fuel_async, fuel_async.backends.cuda as backend, fuel_async.backends.cuda.device
-early = sorted(name for name in sys.modules if name.split(".")[0] in ("cupy", "cupy_backends", "cuda"))
-found = backend.discover()
-print(json.dumps([early, getattr(found, "reason", None) or [one.name for one in found]]))
-"""
-
-#: A finder that hides CuPy.
-HIDE = """
-import sys
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name.split('.')[0] == 'cupy': raise ImportError('not here')
-sys.meta_path.insert(0, Finder())
-"""
-
 DOUBLE = "from fuel_async.testing.cuda_double import install\ninstall({})\n"
 
 
-def ask(hook: str = "", **environment: str) -> Any:
-    ended = subprocess.run(
-        [sys.executable, "-c", hook + ASK],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert ended.stderr == ""
-    return json.loads(ended.stdout)
+def ask(hook: str = "") -> Any:
+    return asked("fuel_async.backends.cuda", ("cupy", "cupy_backends", "cuda"), hook)
 
 
 def test_importing_the_backend_loads_nothing() -> None:
-    assert ask(HIDE)[0] == []
+    assert ask(hiding("cupy", "ImportError"))[0] == []
 
 
 def test_no_package_is_a_reason() -> None:
-    assert ask(HIDE)[1] == "CuPy is not installed (not here); install fuel_async[cuda]"
+    assert ask(hiding("cupy", "ImportError"))[1] == "CuPy is not installed (not here); install fuel_async[cuda]"
 
 
 @pytest.mark.parametrize(

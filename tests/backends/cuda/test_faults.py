@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
-import sys
-import textwrap
-import threading
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +24,10 @@ from tests.backends.cuda.support import (
     LAUNCH_FAILURE,
     LAUNCH_OUT_OF_RESOURCES,
     NO_MEMORY,
-    PATIENCE_S,
     Doubled,
-    Elsewhere,
-    Work,
-    copied,
-    put,
-    values,
-    wait_all,
 )
+from tests.backends.fresh_process import WAYS, leave
+from tests.backends.grids.devices import PATIENCE_S, Elsewhere, Work, copied, put, values, wait_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -329,22 +320,6 @@ def test_a_copy_that_is_refused_half_way_waits_for_what_it_began(one: Doubled, m
     assert device.context.events.free_count == device.context.events.made
 
 
-def test_a_system_without_threads_refuses_work(one: Doubled, monkeypatch: pytest.MonkeyPatch) -> None:
-    (device,) = one.devices
-    work = Work(device)
-
-    def fail(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", fail)
-        with pytest.raises(DeviceLost, match="can't start new thread"):
-            work.submit().wait(PATIENCE_S)
-    assert device.lost is None
-    work.submit().wait(PATIENCE_S)
-    assert work.is_done
-
-
 # --- hanging ------------------------------------------------------------------------------------------------------
 
 
@@ -488,62 +463,24 @@ def test_what_could_not_be_captured_is_told(one: Doubled) -> None:
     asyncio.run(scenario())
 
 
-def test_storages_of_two_devices_do_not_meet_in_one_kernel(make: Callable[..., Doubled]) -> None:
-    from fuel_async.backends.cuda.once import run_once
-    from fuel_async.dispatch import NoParams
-    from fuel_async.errors import KernelArgumentError
-    from fuel_async.ir import BackendId, Layout, OpKind
-    from fuel_async.registry import global_bindings
-    from fuel_async.storage import from_array, stored
+#: A device whose kernels take long.
+LONG = """
+from fuel_async.testing.cuda_double import DeviceModel
+from tests.backends.cuda.support import Doubled
 
-    first, second = make(2).devices
-    x, y = stored(put(first, values(4)), first.location), stored(put(second, values(4)), second.location)
-    kernel: Any = global_bindings().lookup(OpKind.NegElementwise, (DType.F32, DType.F32), BackendId.CUDA)
-    layouts = [Layout.contiguous((4,))] * 2
-    with pytest.raises(KernelArgumentError, match="the devices of its operands"):
-        run_once(kernel, [x], [y], layouts, NoParams())
-    with pytest.raises(KernelArgumentError, match="host_bytes"):
-        run_once(kernel, [x], [from_array(values(4))], layouts, NoParams())
-
-
-LEAVING = """
-    import asyncio, os, sys
-    from fuel_async.testing.cuda_double import DeviceModel
-    from tests.backends.cuda.support import Doubled, Elsewhere, Work
-
-    one = Doubled([DeviceModel(kernel_s=0.5)])
-    works = [Work(one.devices[0], seed) for seed in range(2)]
-    elsewhere = Elsewhere()
-    held = works[0].submit([elsewhere.handle])
-    {how}
+one = Doubled([DeviceModel(kernel_s=0.5)])
+(device,) = one.devices
 """
-
-WAYS = {
-    "end of the script": "works[1].submit()",
-    "sys.exit": "works[1].submit()\nsys.exit(0)",
-    "hanging": "one.machine.hang(0)\nworks[1].submit()",
-    "closed loop": """
-    async def wait():
-        await held
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(wait())
-    loop.run_until_complete(asyncio.sleep(0.01))
-    task.cancel()
-    loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-    loop.close()
-    elsewhere.end()
-    held.wait(10)
-    assert works[0].is_done
-    """,
-}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, "hanging"])
 def test_a_process_may_leave_with_work_in_flight(way: str) -> None:
-    code = textwrap.dedent(LEAVING).format(how=textwrap.dedent(WAYS[way]).strip())
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    """Work that the host holds, and beside it some that is on its stream, or hangs there."""
+    if way == "hanging":
+        leave(LONG, "end of the script", "one.machine.hang(0)\nworks[1].submit()")
+    else:
+        leave(LONG, way, "" if way == "closed loop" else "works[1].submit()")
 
 
 def test_a_program_for_another_devices_memory_is_refused_by_the_device(make: Callable[..., Doubled]) -> None:

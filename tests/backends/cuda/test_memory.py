@@ -15,7 +15,8 @@ from fuel_async.errors import OutOfMemory, ShapeMismatch
 from fuel_async.ir import CPU_DEVICE, DType
 from fuel_async.streams import WaitStatus
 from fuel_async.testing.cuda_double import DeviceModel
-from tests.backends.cuda.support import NO_MEMORY, PATIENCE_S, Doubled, Elsewhere, Work, put, values
+from tests.backends.cuda.support import NO_MEMORY, Doubled
+from tests.backends.grids.devices import PATIENCE_S, Elsewhere, Work, put, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,16 +13,8 @@ import fuel_async as fa
 from fuel_async.dispatch import SlotClass, SlotTable
 from fuel_async.errors import DeviceLost, InternalError
 from fuel_async.ir import DType
-from tests.backends.cuda.support import (
-    ILLEGAL_ADDRESS,
-    PATIENCE_S,
-    Doubled,
-    Work,
-    copied,
-    planned,
-    put,
-    values,
-)
+from tests.backends.cuda.support import ILLEGAL_ADDRESS, Doubled
+from tests.backends.grids.devices import PATIENCE_S, Work, copied, planned, put, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,8 @@ from fuel_async.backends.cuda.discovery import driver_for
 from fuel_async.errors import DeviceError, DeviceLost, KernelFailed, OutOfMemory
 from fuel_async.registry import inflight_count, pending_ns
 from fuel_async.testing.cuda_double import DeviceModel, RandomFaults
-from tests.backends.cuda.support import PATIENCE_S, Doubled
+from tests.backends.cuda.support import Doubled
+from tests.backends.grids.devices import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

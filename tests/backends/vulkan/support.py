@@ -1,4 +1,4 @@
-"""What the tests on Vulkan devices share: the software drivers, programs of one op, and functions that fail as told."""
+"""What the tests on Vulkan devices share: the software drivers, and functions that fail as told."""
 
 from __future__ import annotations
 
@@ -9,24 +9,18 @@ from dataclasses import replace
 from glob import glob
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-import fuel_async as fa
 from fuel_async.backends.base import Absent, OpenOptions
 from fuel_async.backends.vulkan.device import VulkanDevice
 from fuel_async.backends.vulkan.discovery import driver_for, info_of, physical_devices
 from fuel_async.backends.vulkan.options import VulkanOptions
-from fuel_async.cost import Rates
-from fuel_async.ir import CPU_DEVICE, DType
-from fuel_async.plan import Target, make_plan
-from fuel_async.registry import global_bindings
+from tests.backends.grids.devices import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fuel_async.backends.vulkan.physical import PhysicalDevice
-    from fuel_async.dispatch import LaneProgram
 
 #: Names of the drivers, and where Debian has them. The first must be there where tests are told so.
 MANIFESTS = {
@@ -39,8 +33,6 @@ DRIVERS = tuple(MANIFESTS)
 DEMANDED = "FUEL_ASYNC_TEST_VULKAN"
 #: Set where the tests run under the validation layer.
 VALIDATED = "FUEL_ASYNC_TEST_VALIDATION"
-
-PATIENCE_S = 60.0
 
 
 def point_at_drivers() -> None:
@@ -143,40 +135,3 @@ def opened(
     faulty = None if lib is None else lib.over(real)
     physical = replace(found[0], families=tuple([replace(one, count=families) for one in found[0].families]))
     return Opened(VulkanDevice(physical, info_of(physical, 0), OpenOptions(memory_nbytes=memory_nbytes), asked, faulty))
-
-
-def planned(device: VulkanDevice, build: Callable[[fa.Graph], None]) -> Any:
-    """The plan of a graph for a device alone, one said to be so fast that nothing is cut."""
-    graph = fa.Graph("work")
-    build(graph)
-    rates = Rates(1e9, 1e9, 1e9, 1)
-    return make_plan(graph.freeze(), Target(global_bindings(), device.capabilities, rates))
-
-
-def copied(device: VulkanDevice, shape: tuple[int, ...] = (64,)) -> LaneProgram:
-    """A program of one kernel: y = x."""
-
-    def build(graph: fa.Graph) -> None:
-        graph.output("y", graph.input("x", shape, fa.f32))
-
-    (region,) = planned(device, build).regions
-    program: LaneProgram = region.program
-    return program
-
-
-def put(device: VulkanDevice, array: Any) -> Any:
-    """A device's copy of a host array."""
-    made = device.memory.allocate_array(array.shape, DType.from_numpy(array.dtype))
-    lane = device.copy_lane(CPU_DEVICE, device.location)
-    assert lane is not None
-    lane.submit_copy(array, made).wait(PATIENCE_S)
-    return made
-
-
-def values(count: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).standard_normal(count).astype(np.float32)
-
-
-def wait_all(handles: Sequence[Any]) -> None:
-    for handle in handles:
-        handle.wait(PATIENCE_S)

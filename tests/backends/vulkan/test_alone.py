@@ -14,7 +14,8 @@ from fuel_async.cost import Rates
 from fuel_async.errors import DeviceError, DeviceLost, OutOfMemory
 from fuel_async.registry import inflight_count
 from fuel_async.schedule import SpreadScheduler
-from tests.backends.vulkan.support import FaultyLib, Opened, opened, values
+from tests.backends.grids.devices import values
+from tests.backends.vulkan.support import FaultyLib, Opened, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from glob import glob
 from typing import TYPE_CHECKING, Any
@@ -20,6 +16,7 @@ from fuel_async.backends.vulkan.driver import Keep, packed, version_of
 from fuel_async.backends.vulkan.options import VARIABLE, VulkanOptions
 from fuel_async.backends.vulkan.physical import COMPUTE, PhysicalDevice, QueueFamily
 from fuel_async.errors import DeviceLost, UserError
+from tests.backends.fresh_process import asked, hiding
 from tests.backends.vulkan.support import MANIFESTS, options
 
 if TYPE_CHECKING:
@@ -27,27 +24,9 @@ if TYPE_CHECKING:
 
     from fuel_async.backends.vulkan.device import VulkanDevice
 
-#: What a fresh process says of discovery, as JSON.
-ASK = """
-import json, sys
-import fuel_async, fuel_async.backends.vulkan as backend
-early = sorted(name for name in sys.modules if name.split(".")[0] == "vulkan")
-found = backend.discover()
-print(json.dumps([early, getattr(found, "reason", None) or [one.name for one in found]]))
-"""
-
 
 def ask(hook: str = "", **environment: str) -> Any:
-    ended = subprocess.run(
-        [sys.executable, "-c", hook + ASK],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert ended.stderr == ""
-    return json.loads(ended.stdout)
+    return asked("fuel_async.backends.vulkan", ("vulkan",), hook, **environment)
 
 
 def test_importing_the_backend_touches_nothing() -> None:
@@ -71,10 +50,8 @@ def test_no_driver_is_a_reason(tmp_path: Any) -> None:
 
 def test_no_loader_and_no_package_are_reasons() -> None:
     """An OSError is what the binding raises without a loader, an ImportError what Python does without the binding."""
-    hook = "import sys, types\nclass Finder:\n    def find_spec(self, name, path=None, target=None):\n"
-    hook += "        if name.split('.')[0] == 'vulkan': raise {}('not here')\nsys.meta_path.insert(0, Finder())\n"
-    assert ask(hook.format("OSError"))[1].startswith("the Vulkan loader is not installed (not here)")
-    assert ask(hook.format("ImportError"))[1].startswith("the Python package is not installed (not here)")
+    for error, words in (("OSError", "the Vulkan loader"), ("ImportError", "the Python package")):
+        assert ask(hiding("vulkan", error))[1].startswith(f"{words} is not installed (not here)")
 
 
 def test_a_device_is_told_with_all_that_matters(device: VulkanDevice) -> None:

@@ -1,22 +1,38 @@
-"""Executors over Vulkan devices: one, several, beside the host; results that stay; many runs at a time."""
+"""Executors over Vulkan devices: the laws of one device, several logical ones, shaders compiled off the loop."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 import fuel_async as fa
-from fuel_async.errors import FeedError, IndexOutOfRange, KernelFailed, NoBackendForOp, UserError
-from fuel_async.ir import DType
-from fuel_async.registry import inflight_count
-from fuel_async.testing import synthetic_op
-from fuel_async.testing.reference import check_results
-from tests.backends.vulkan.support import FaultyLib, Opened, opened, values
+from fuel_async.backends.base import OpenOptions
+from fuel_async.backends.vulkan.device import VulkanDevice
+from fuel_async.backends.vulkan.discovery import info_of
+from tests.backends.grids.executor_laws import (  # noqa: F401
+    chain,
+    check,
+    check_base_lines,
+    feed,
+    test_a_cancelled_run_leaves_the_device_to_others,
+    test_a_loop_meets_no_blocking_call,
+    test_a_repeated_run_allocates_nothing,
+    test_an_index_out_of_range_is_the_error_that_it_is_on_the_host,
+    test_each_output_of_a_bundle_crosses_by_itself,
+    test_large_values_go_through,
+    test_many_runs_at_a_time,
+    test_regions_go_to_and_fro_between_the_host_and_a_device,
+    test_results_that_stay_are_read_and_fed_again,
+    test_runs_of_several_sizes,
+    test_truth_values_come_out_as_bool,
+    test_values_of_small_types_go_through,
+    test_what_the_device_lacks_is_computed_by_the_host,
+    test_without_the_host_what_the_device_lacks_is_refused,
+)
+from tests.backends.vulkan.support import FaultyLib, Opened, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,205 +42,30 @@ pytestmark = pytest.mark.asyncio(loop_factories=LANES)
 
 
 @pytest.fixture
-def one(driver_name: str, staged: bool) -> Iterator[Opened]:
+def device(driver_name: str, staged: bool) -> Iterator[VulkanDevice]:
     """A device of each driver, mapped and staged, at its base lines afterwards."""
     found = opened(driver_name, staged=staged)
-    yield found
-    gc.collect()
-    device = found.device
-    assert (device.memory.used_nbytes, inflight_count(device.location)) == (0, 0)
+    yield found.device
+    check_base_lines(found.device)
     found.close()
 
 
-def chain(pin: Any = None) -> fa.Graph:
-    """y = sum over rows of relu(x @ w) @ w, with a constant."""
-    g = fa.Graph("chain")
-    x = g.input("x", ("rows", 32), fa.f32)
-    w = g.constant(W)
-    if pin is None:
-        y = (x @ w).relu() @ w
-    else:
-        with g.on(pin):
-            y = (x @ w).relu() @ w
-    g.output("y", y.sum(1))
-    return g
-
-
-W = values(32 * 32, 9).reshape(32, 32)
-
-
-def expected(x: Any) -> Any:
-    return (np.maximum(x @ W, 0) @ W).sum(1)
-
-
-def feed(rows: int, seed: int = 0) -> Any:
-    return values(rows * 32, seed).reshape(rows, 32)
-
-
-async def test_runs_of_several_sizes(one: Opened) -> None:
-    async with fa.Executor([one.device]) as executor:
-        graph = chain()
-        for rows in (1, 7, 300, 7, 0):
-            found = await executor.run(graph, x=feed(rows))
-            np.testing.assert_allclose(found["y"], expected(feed(rows)), rtol=1e-4, atol=1e-3)
-
-
-async def test_a_repeated_run_allocates_and_records_nothing(one: Opened) -> None:
-    async with fa.Executor([one.device]) as executor:
-        graph = chain()
-        await executor.run(graph, x=feed(4))
-        used, reserved = one.device.memory.used_nbytes, one.device.memory.reserved_nbytes
-        for seed in range(20):
-            found = await executor.run(graph, x=feed(4, seed))
-            np.testing.assert_allclose(found["y"], expected(feed(4, seed)), rtol=1e-4, atol=1e-3)
-        assert (one.device.memory.used_nbytes, one.device.memory.reserved_nbytes) == (used, reserved)
-
-
-async def test_many_runs_at_a_time(one: Opened) -> None:
-    async with fa.Executor([one.device]) as executor:
-        graph = chain()
-        found = await asyncio.gather(*[executor.run(graph, x=feed(5, seed)) for seed in range(40)])
-        for seed, result in enumerate(found):
-            np.testing.assert_allclose(result["y"], expected(feed(5, seed)), rtol=1e-4, atol=1e-3)
-
-
-async def test_regions_go_to_and_fro_between_the_host_and_a_device(one: Opened) -> None:
-    """By turns, whatever that costs: each value crosses the border."""
-    turn = iter(range(10_000))
-    async with fa.Executor(
-        [one.device, "cpu:0"], placement=lambda offers: offers[next(turn) % len(offers)]
-    ) as executor:
-        g = fa.Graph("to and fro")
-        x = g.input("x", (16, 32), fa.f32)
-        y = x
-        for step in range(6):
-            with g.on("cpu:0" if step % 2 else one.device.location):
-                y = (y @ g.constant(W)).tanh()
-        g.output("y", y)
-        wanted = feed(16)
-        for _ in range(6):
-            wanted = np.tanh(wanted @ W)
-        for result in await asyncio.gather(*[executor.run(g, x=feed(16)) for _ in range(8)]):
-            np.testing.assert_allclose(result["y"], wanted, rtol=1e-3, atol=1e-3)
-        assert all(one.regions for one in executor.statistics().devices.values())
-
-
-def with_host_work() -> fa.Graph:
-    """A synthetic op, which the host alone has, between two products."""
-    g = fa.Graph("mixed")
-    x = g.input("x", (64, 32), fa.f32)
-    made = synthetic_op(g, [x @ g.constant(W)], cost_ns=1_000, nbytes=64)
-    g.output("y", made.astype(fa.f32).reshape((2, 32)) @ g.constant(W))
-    return g
-
-
-async def test_what_the_device_lacks_is_computed_by_the_host(one: Opened) -> None:
-    async with fa.Executor(["cpu:0"]) as host:
-        wanted = await host.run(with_host_work(), x=np.ones((64, 32), np.float32))
-    async with fa.Executor([one.device, "cpu:0"], placement=lambda offers: offers[0]) as executor:
-        found = await executor.run(with_host_work(), x=np.ones((64, 32), np.float32))
-        assert found["y"].shape == wanted["y"].shape
-        by_kind = {next(iter(region.kernels)): region for region in executor.explain(with_host_work()).regions}
-        assert [str(one.device) for one in by_kind["runtime_fused"].candidates] == ["cpu:0"]
-        assert str(by_kind["matmul"].device) == "vulkan:0"
-        assert all(one.regions for one in executor.statistics().devices.values())
-
-
-async def test_without_the_host_what_the_device_lacks_is_refused(one: Opened) -> None:
-    async with fa.Executor([one.device]) as executor:
-        with pytest.raises(NoBackendForOp, match="runtime_fused"):
-            await executor.run(with_host_work(), x=feed(64))
-    async with fa.Executor([one.device, "cpu:0"]) as executor:
-        pinned = fa.Graph("pinned")
-        x = pinned.input("x", (4,), fa.f32)
-        with pinned.on(one.device.location):
-            pinned.output("y", synthetic_op(pinned, [x], cost_ns=1_000, nbytes=64))
-        with pytest.raises(UserError, match="runtime_fused pinned to vulkan:0, which has no kernel"):
-            await executor.run(pinned, x=np.zeros(4, np.float32))
-
-
-async def test_results_that_stay_are_read_and_fed_again(one: Opened) -> None:
-    async with fa.Executor([one.device]) as executor:
-        g = fa.Graph("step")
-        g.output("y", g.input("x", (16, 32), fa.f32) @ g.constant(W * 0.1))
-        state: Any = feed(16)
-        wanted = state
-        kept = []
-        for _ in range(7):
-            state = (await executor.run(g, x=state, on_device=True))["y"]
-            wanted = wanted @ (W * 0.1)
-            kept.append((state, wanted))
-        for found, value in kept:
-            assert str(found.device) == "vulkan:0"
-            np.testing.assert_allclose(found.numpy(), value, rtol=1e-3, atol=1e-4)
-            np.testing.assert_allclose(np.asarray(found), value, rtol=1e-3, atol=1e-4)
-        one_of_them = kept[0][0]
-        async with fa.Executor(["cpu:0", *_sims()]) as elsewhere:
-            with pytest.raises(FeedError, match="lies on vulkan:0"):
-                await elsewhere.run(g, x=one_of_them)
-        async with fa.Executor(["cpu:0"]) as host:
-            found = await host.run(g, x=one_of_them)
-            np.testing.assert_allclose(found["y"], kept[1][1], rtol=1e-3, atol=1e-4)
-    del kept, state, one_of_them, found
-
-
-def _sims() -> Any:
-    from fuel_async.backends.sim import ScaledClock, SimDeviceSpec, SimMachine
-
-    return SimMachine([SimDeviceSpec()], clock=ScaledClock()).devices
-
-
-async def test_truth_values_come_out_as_bool(one: Opened) -> None:
-    g = fa.Graph("truth")
-    x = g.input("x", (64,), fa.f32)
-    g.output("y", x > g.constant(np.float32(0)))
-    async with fa.Executor([one.device, "cpu:0"]) as executor:
-        found = (await executor.run(g, x=values(64)))["y"]
-        assert found.dtype == np.bool_
-        np.testing.assert_array_equal(found, values(64) > 0)
-
-
-async def test_a_cancelled_run_leaves_the_device_to_others(one: Opened) -> None:
-    async with fa.Executor([one.device]) as executor:
-        graph = chain()
-        tasks = [asyncio.ensure_future(executor.run(graph, x=feed(64, seed))) for seed in range(8)]
-        await asyncio.sleep(0)
-        for task in tasks[::2]:
-            task.cancel()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        for seed, result in enumerate(found):
-            if isinstance(result, dict):
-                np.testing.assert_allclose(result["y"], expected(feed(64, seed)), rtol=1e-4, atol=1e-3)
-            else:
-                assert isinstance(result, asyncio.CancelledError)
-        assert sum(isinstance(result, dict) for result in found) >= 4
-
-
-async def test_values_of_small_types_go_through(one: Opened) -> None:
-    """Bytes and halves are moved as they are."""
-    async with fa.Executor([one.device, "cpu:0"]) as executor:
-        for dtype in (DType.U8, DType.I16, DType.F16, DType.I64, DType.U32):
-            g = fa.Graph(f"move {dtype}")
-            g.output("y", g.input("x", (5, 3), dtype).permute_dims((1, 0)).reshape((15,)))
-            x = np.arange(15).reshape(5, 3).astype(dtype.require_np())
-            np.testing.assert_array_equal((await executor.run(g, x=x))["y"], x.T.reshape(-1))
+@pytest.fixture
+def for_bytes(device: VulkanDevice) -> list[Any]:
+    """Not every driver has storage of 8 bits."""
+    return [device, "cpu:0"]
 
 
 async def test_two_logical_devices_share_the_work(driver_name: str) -> None:
-    from fuel_async.backends.vulkan.device import VulkanDevice
-    from fuel_async.backends.vulkan.discovery import info_of
-
     first = opened(driver_name)
     physical = first.device.context.physical
     info, asked = info_of(physical, 1), first.device.context.options
-    from fuel_async.backends.base import OpenOptions
-
     second = Opened(VulkanDevice(physical, info, OpenOptions(), asked))
     async with fa.Executor([first.device, second.device], placement="spread") as executor:
         graph = chain()
         found = await asyncio.gather(*[executor.run(graph, x=feed(5, seed)) for seed in range(16)])
         for seed, result in enumerate(found):
-            np.testing.assert_allclose(result["y"], expected(feed(5, seed)), rtol=1e-4, atol=1e-3)
+            check(result, 5, seed)
         assert min(one.regions for one in executor.statistics().devices.values()) >= 4
     first.close()
     second.close()
@@ -245,56 +86,3 @@ async def test_shaders_are_compiled_off_the_loop(driver_name: str) -> None:
     assert threads
     assert {name.removeprefix("fuel_async ") for name in threads} == {"planner"}
     one.close()
-
-
-def picking(indices: Any = None) -> fa.Graph:
-    """y = x[indices], of a feed, or of a constant."""
-    g = fa.Graph("picking")
-    x = g.input("x", (8, 4), fa.f32)
-    which = g.input("i", (6,), fa.u32) if indices is None else g.constant(indices)
-    g.output("y", x.take(which[::-1][:3], axis=0))
-    return g
-
-
-@pytest.mark.parametrize("where", ["feed", "constant"])
-async def test_an_index_out_of_range_is_the_error_that_it_is_on_the_host(one: Opened, where: str) -> None:
-    """Looked at before the run, through views; what a view leaves out may be anything."""
-    good, bad = np.array([99, 99, 99, 7, 0, 3], np.uint32), np.array([0, 0, 0, 1, 8, 2], np.uint32)
-    x = values(32).reshape(8, 4)
-
-    async def run(executor: fa.Executor, indices: Any) -> Any:
-        if where == "feed":
-            return await executor.run(picking(), x=x, i=indices)
-        return await executor.run(picking(indices), x=x)
-
-    texts = []
-    async with fa.Executor([one.device]) as executor, fa.Executor(["cpu:0"]) as host:
-        np.testing.assert_array_equal((await run(executor, good))["y"], x[good[::-1][:3]])
-        for each in (executor, host):
-            with pytest.raises(KernelFailed, match="index 8 is outside") as caught:
-                await run(each, bad)
-            assert isinstance(caught.value.__cause__, IndexOutOfRange)
-            texts.append(str(caught.value))
-        assert executor.statistics().runs_failed == 1
-    assert texts[0].split(", built")[0] == texts[1].split(", built")[0]
-
-
-async def test_each_output_of_a_bundle_crosses_by_itself(one: Opened) -> None:
-    """the second lies some bytes into the memory of both, also on the way back"""
-    g = fa.Graph("scanned")
-    u, a, b = g.input("u", (2, 5, 3)), g.input("a", (3, 4)), g.input("b", (2, 5, 4))
-    with g.on("cpu:0"):
-        y, last = fa.selective_scan(u, u, a, b, b)
-    with g.on(one.device.location):
-        twice, kept = y + y, last * 3.0
-    g.output("twice", twice)
-    g.output("last", kept)
-    g.output("plain", last)
-    feeds = {
-        "u": values(30, 1).reshape(2, 5, 3),
-        "a": -abs(values(12, 2)).reshape(3, 4),
-        "b": values(40, 3).reshape(2, 5, 4),
-    }
-    async with fa.Executor([one.device, "cpu:0"]) as executor:
-        for _ in range(3):
-            check_results(g, feeds, await executor.run(g, feeds))

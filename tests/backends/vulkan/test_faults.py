@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
-import sys
-import textwrap
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +16,9 @@ from fuel_async.errors import DeviceError, DeviceLost, KernelFailed, OutOfMemory
 from fuel_async.ir import CPU_DEVICE, DType
 from fuel_async.registry import inflight_count
 from fuel_async.streams import WaitStatus
-from tests.backends.vulkan.support import PATIENCE_S, FaultyLib, copied, opened, put, values, wait_all
-from tests.backends.vulkan.test_lane import Elsewhere, Work
+from tests.backends.fresh_process import WAYS, leave
+from tests.backends.grids.devices import PATIENCE_S, Elsewhere, Work, copied, put, values, wait_all
+from tests.backends.vulkan.support import FaultyLib, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -329,46 +327,11 @@ def test_a_run_on_a_device_that_is_lost_fails_and_the_next_goes_elsewhere(driver
     one.close()
 
 
-LEAVING = """
-    import asyncio, os, sys
-    from tests.backends.vulkan.support import opened, values
-    from tests.backends.vulkan.test_lane import Elsewhere, Work
-    import fuel_async as fa
-
-    one = opened({driver!r})
-    works = [Work(one.device, seed) for seed in range(2)]
-    elsewhere = Elsewhere()
-    held = works[0].submit([elsewhere.handle])
-    {how}
-"""
-
-WAYS = {
-    "end of the script": "pass",
-    "sys.exit": "sys.exit(0)",
-    "closed loop": """
-    async def wait():
-        await held
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(wait())
-    loop.run_until_complete(asyncio.sleep(0.01))
-    task.cancel()
-    loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-    loop.close()
-    elsewhere.end()
-    held.wait(10)
-    assert works[0].is_done
-    """,
-}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_process_may_leave_with_work_in_flight(driver_name: str, way: str) -> None:
     opened(driver_name).close()  # skips where there is none
-    code = textwrap.dedent(LEAVING).format(driver=driver_name, how=textwrap.dedent(WAYS[way]).strip())
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
-    assert "Traceback" not in ended.stderr
+    leave(f"from tests.backends.vulkan.support import opened\none = opened({driver_name!r})\ndevice = one.device", way)
 
 
 def test_a_device_is_destroyed_with_all_that_belongs_to_it(driver_name: str) -> None:

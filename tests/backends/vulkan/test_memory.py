@@ -21,7 +21,7 @@ from fuel_async.backends.vulkan.physical import (
 )
 from fuel_async.errors import OutOfMemory, ShapeMismatch
 from fuel_async.ir import CPU_DEVICE, DType
-from tests.backends.vulkan.support import PATIENCE_S
+from tests.backends.grids.devices import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

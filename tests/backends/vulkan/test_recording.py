@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import fuel_async as fa
-from fuel_async.dispatch import MatmulParams, NoParams, SlotClass
-from fuel_async.errors import InternalError, KernelArgumentError, KernelFailed, StorageBusy
-from fuel_async.ir import BackendId, DType, Layout, OpKind
-from fuel_async.registry import global_bindings
-from fuel_async.storage import read_storage, stored
-from tests.backends.vulkan.support import PATIENCE_S, FaultyLib, planned, put, values
+from fuel_async.dispatch import SlotClass
+from fuel_async.errors import InternalError, KernelFailed
+from tests.backends.grids.devices import PATIENCE_S, planned, put, values
+from tests.backends.vulkan.support import FaultyLib
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,27 +72,6 @@ def test_the_wrong_number_of_arrays_is_a_bug(device: VulkanDevice) -> None:
 
     with pytest.raises(InternalError, match="2 arrays must be given"):
         device.lanes[0].submit(made(device, build), [], []).wait(PATIENCE_S)
-
-
-def matmul() -> Any:
-    return global_bindings().lookup(OpKind.MatMul, (DType.F32, DType.F32, DType.F32), BackendId.VULKAN)
-
-
-def test_a_kernel_can_be_called_once_over_storages(device: VulkanDevice) -> None:
-    a, b = values(12).reshape(3, 4), values(20, 1).reshape(4, 5)
-    there = [stored(put(device, array), device.location) for array in (a, b, np.zeros((3, 5), np.float32))]
-    layouts = [Layout.contiguous(shape) for shape in ((3, 4), (4, 5), (3, 5))]
-    params = MatmulParams((), (), 3, 5, 4)
-    matmul()(there[:2], there[2:], layouts, params)
-    np.testing.assert_allclose(there[2].buffer.read(), a @ b, rtol=1e-5, atol=1e-6)
-    with read_storage(there[2]), pytest.raises(StorageBusy):
-        matmul()(there[:2], there[2:], layouts, params)
-
-
-def test_a_kernel_refuses_storages_of_the_host(device: VulkanDevice) -> None:
-    there = [stored(np.zeros((2, 2), np.float32), device.location) for _ in range(3)]
-    with pytest.raises(KernelArgumentError, match="host_bytes"):
-        matmul()(there[:2], there[2:], [Layout.contiguous((2, 2))] * 3, NoParams())
 
 
 def test_numbers_of_a_submission_are_no_part_of_the_recording(make: Callable[..., VulkanDevice], staged: bool) -> None:
