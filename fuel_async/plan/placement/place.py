@@ -75,14 +75,14 @@ class _Played(NamedTuple):
 def place(problem: Problem, effort: Effort | None = None, breathe: Breathe = no_breath) -> Placement:
     """Place the tasks of a problem, which is as `Problem.verify` wants it.
 
-    `effort` is by default what the size of the graph allows. Calls `breathe` at least every 64 tasks.
+    `effort` is by default what the size of the graph allows. Calls `breathe` every 64 tasks, and in a few
+    plain loops and sorts every few hundred.
     """
     tables = tables_of(problem, breathe)
     if effort is None:
         effort = effort_for(len(tables), problem.fleet)
     first = heft(tables, breathe)
-    bound_ns = lower_bound_ns(tables)
-    breathe()
+    bound_ns = lower_bound_ns(tables, breathe)
     choose = _by_replay if problem.fleet.contended else _by_promise
     return _placement(tables, choose(tables, first, effort, CLOSE * bound_ns, breathe), bound_ns)
 
