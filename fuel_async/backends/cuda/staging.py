@@ -170,11 +170,13 @@ class _Turns:
 
     def _put(self, slot: int, name: str, call: Callable[..., None], *args: int) -> None:
         """Make a call on the stream, and note its end."""
-        context = self._context
+        context, event = self._context, None
         try:
             event = context.events.take()
             call(*args, self._stream.ptr)
         except Exception as error:
+            if event is not None:
+                context.events.give(event)
             raise context.failed(error, name) from None
         try:
             event.record(self._stream.raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from fuel_async.backends import Discovery, Found
@@ -220,6 +222,44 @@ def test_speeds_follow_from_the_hardware() -> None:
     assert 0 < untold.bytes_per_ns < rates.bytes_per_ns
     assert host_link_of(replace(h200, is_integrated=True)).latency_ns < host_link_of(h200).latency_ns
     assert list(UNITS) == sorted(UNITS)
+
+
+def test_what_the_driver_does_not_tell_is_no_reason_to_do_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    with doubled(1):
+        driver = driver_for()
+        real = driver.runtime.deviceGetAttribute
+
+        def untold(number: int, ordinal: int) -> int:
+            if number in (13, 36):  # clocks
+                raise driver.runtime.CUDARuntimeError(1)
+            return int(real(number, ordinal))
+
+        monkeypatch.setattr(driver.runtime, "deviceGetAttribute", untold)
+        found = look_at(driver, 0)
+    assert (found.clock_khz, found.memory_clock_khz, found.multiprocessors) == (0, 0, 16)
+    assert rates_of(found).flops_per_ns > 0
+
+
+def test_without_cublas_products_are_the_kernels_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fuel_async as fa
+
+    with doubled(1) as machine:
+        monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs.cublas", None)
+        (device,) = open_devices(CudaOptions(cache="0"))
+        assert "cublas" not in device.capabilities.features
+        x = np.arange(64, dtype=np.float32).reshape(8, 8)
+
+        async def run() -> None:
+            async with fa.Executor([device]) as executor:
+                graph = fa.Graph("product")
+                feed = graph.input("x", (8, 8), fa.f32)
+                graph.output("y", feed @ feed)
+                np.testing.assert_allclose((await executor.run(graph, x=x))["y"], x @ x)
+
+        asyncio.run(run())
+        device.close()
+        device.join(30.0)
+        assert "cublasGemm" not in machine.counts().calls
 
 
 def test_versions_are_told_as_people_know_them() -> None:

@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 import textwrap
+import threading
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from tests.backends.cuda.support import (
     copied,
     put,
     values,
+    wait_all,
 )
 
 if TYPE_CHECKING:
@@ -282,6 +284,65 @@ def test_a_copy_that_crashes_makes_a_device_lost(one: Doubled) -> None:
     with pytest.raises(DeviceLost):
         up.submit_copy(values(64), there).wait(PATIENCE_S)
     assert device.lost is not None
+
+
+def test_a_stream_that_cannot_wait_fails_that_submission_alone(one: Doubled, monkeypatch: pytest.MonkeyPatch) -> None:
+    (device,) = one.devices
+    works = [Work(device, seed) for seed in range(2)]
+    lane, events = device.lanes[1], device.context.events
+
+    def refuse(event: Any) -> None:
+        raise device.context.runtime.CUDARuntimeError(INVALID_VALUE)
+
+    one.machine.hang(0)
+    first = works[0].submit()
+    with monkeypatch.context() as patch:
+        patch.setattr(lane.stream.raw, "wait_event", refuse)
+        with pytest.raises(CudaError, match="the launch failed on cuda:0"):
+            works[1].submit([first], lane=1).wait(PATIENCE_S)
+    one.machine.release(0)
+    wait_all([first, works[1].submit(lane=1)])
+    assert all(work.is_done for work in works)
+    assert events.free_count == events.made
+    assert device.lost is None
+
+
+def test_a_copy_that_is_refused_half_way_waits_for_what_it_began(one: Doubled, monkeypatch: pytest.MonkeyPatch) -> None:
+    (device,) = one.devices
+    count, runtime = 3 << 18, device.context.runtime
+    there, up = device.memory.allocate_array((count,), DType.F32), device.copy_lane(CPU_DEVICE, device.location)
+    assert up is not None
+    real, calls = runtime.memcpyAsync, iter(range(100))
+
+    def second(*args: Any) -> None:
+        if next(calls) == 1:
+            raise runtime.CUDARuntimeError(INVALID_VALUE)
+        real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, "memcpyAsync", second)
+        with pytest.raises(CudaError, match="cudaMemcpyAsync failed"):
+            up.submit_copy(values(count), there).wait(PATIENCE_S)
+    assert one.machine.leaks().pending == 0
+    up.submit_copy(values(count), there).wait(PATIENCE_S)
+    np.testing.assert_array_equal(there.read(), values(count))
+    assert device.context.events.free_count == device.context.events.made
+
+
+def test_a_system_without_threads_refuses_work(one: Doubled, monkeypatch: pytest.MonkeyPatch) -> None:
+    (device,) = one.devices
+    work = Work(device)
+
+    def fail(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(DeviceLost, match="can't start new thread"):
+            work.submit().wait(PATIENCE_S)
+    assert device.lost is None
+    work.submit().wait(PATIENCE_S)
+    assert work.is_done
 
 
 # --- hanging ------------------------------------------------------------------------------------------------------

@@ -206,6 +206,20 @@ def test_a_refusal_at_the_first_copy_leads_it_through_the_host(
     assert "memcpyPeerAsync" not in both.machine.counts().calls
 
 
+def test_memory_that_somebody_else_has_mapped_is_mapped(make: Callable[..., Doubled]) -> None:
+    """CuPy, or torch, in the same process."""
+    both = make(2)
+    first, second = both.devices
+    lane, here = second.copy_lane(first.location, second.location), put(first, values(64))
+    with second.context.here():
+        second.context.runtime.deviceEnablePeerAccess(0)
+    there = second.memory.allocate_array((64,), DType.F32)
+    assert lane is not None
+    lane.submit_copy(here, there).wait(PATIENCE_S)
+    np.testing.assert_array_equal(there.read(), values(64))
+    assert both.machine.counts().calls["memcpyPeerAsync"] == 1
+
+
 # --- budget and blocks --------------------------------------------------------------------------------------------
 
 
