@@ -9,13 +9,13 @@ in, from the first such region to its end; of those that its pins demand, from i
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import deque
 from typing import TYPE_CHECKING
 
 from fuel_async.errors import InvariantBroken, TransferFailed, UserError
 from fuel_async.schedule.alone import Alone
 from fuel_async.schedule.arrival import arrival
+from fuel_async.schedule.copies import Copies
 from fuel_async.schedule.devices import Devices
 from fuel_async.schedule.events import (
     AloneEnded,
@@ -30,9 +30,10 @@ from fuel_async.schedule.events import (
     RunAdmitted,
     TopologyChanged,
 )
-from fuel_async.schedule.instructions import Bind, Copy, Instruction, Launch, Replan
+from fuel_async.schedule.instructions import Bind, Instruction, Launch, Replan
+from fuel_async.schedule.line import Line
 from fuel_async.schedule.look import Look
-from fuel_async.schedule.machine import HOST, DeviceShape, Hop, LinkLoad, Links, Machine
+from fuel_async.schedule.machine import HOST, DeviceShape, Links, Machine
 from fuel_async.schedule.offers import POLICIES, Decision, Offer, Policy, earliest_finish
 from fuel_async.schedule.runs import STORY_LENGTH, Runs
 from fuel_async.schedule.spread_state import SpreadState
@@ -61,8 +62,9 @@ class SpreadScheduler(Runs[SpreadState]):
         self.loads = self.machine.lanes
         #: The time of the event that is handled, or of the last one: it never falls.
         self.now_ns = 0
-        #: Runs with candidates, in the order of their turns: (-priority, turn, run).
-        self._line: list[tuple[int, int, int]] = []
+        #: Runs with candidates.
+        self._line = Line()
+        self._copies = Copies(self.machine, links)
         #: Whether something happened by which a region that waits might go somewhere now.
         self.look_again = False
         #: The last decisions, oldest first.
@@ -117,7 +119,7 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def waiting(self) -> list[SpreadState]:
         """The runs that have regions to place, in the order of their turns."""
-        return [self.runs[run] for _, _, run in self._line]
+        return [self.runs[run] for run in self._line]
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -144,23 +146,21 @@ class SpreadScheduler(Runs[SpreadState]):
         for value in state.spread.writes[region]:
             state.places[value][memory] = self.now_ns
         owed = state.owed.intersection(state.spread.writes[region])
-        told = self._send_ahead(state, region, memory)
+        prior = state.shape.prior
+        told = [] if prior is None else self._copies.send(state, prior.sends[region], memory, self.now_ns)
         if memory == HOST:
             state.owed -= owed
             return [*told, *self._go_on(state)]
-        for value in sorted(owed):
-            hops = self.links.route(memory, HOST, state.spread.nbytes[value])
-            if hops is None:
-                error = TransferFailed(self.machine.name_of(memory), "the host", "there is no way")
-                return [*told, *self._stop(state, error)]
-            told += self._copies(state, [(value, hop) for hop in hops])
-        return [*told, *self._go_on(state)]
+        home = self._copies.bring_home(state, sorted(owed), memory, self.now_ns)
+        if isinstance(home, TransferFailed):
+            return [*told, *self._stop(state, home)]
+        return [*told, *home, *self._go_on(state)]
 
     def _go_on(self, state: SpreadState) -> Sequence[Instruction]:
         if not state.left and not state.owed:
             return self._deliver(state)
         self.look_again = True
-        self._enqueue(state)
+        self._line.enter(state)
         return ()
 
     # --- ends -------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def _withdraw(self, state: SpreadState) -> None:
         """Take a run out of the line, and what is held back for programs to be ready off the lanes."""
-        self._leave(state)
+        self._line.leave(state)
         for held_back in state.binding.values():
             while held_back:
                 self._give_back(state, held_back.pop())
@@ -199,11 +199,10 @@ class SpreadScheduler(Runs[SpreadState]):
         state.memories.clear()
 
     def _abandon(self, state: SpreadState) -> None:
-        self._leave(state)
+        self._line.leave(state)
         for region in list(state.in_flight):
             self._give_back(state, region)
-        for hop in state.arriving.values():
-            self.machine.links[hop.source, hop.memory].give(hop.copy_ns, self.now_ns)
+        self._copies.give_up(state, self.now_ns)
         self._give_shares_back(state)
 
     def _known(self, run: int, law: str) -> SpreadState:
@@ -227,32 +226,6 @@ class SpreadScheduler(Runs[SpreadState]):
 
     # --- copies -----------------------------------------------------------------------------------
 
-    def _send_ahead(self, state: SpreadState, region: int, memory: int) -> list[Instruction]:
-        """Send what a region has made to where the plan has its readers, if the run is at work there already."""
-        prior = state.shape.prior
-        if prior is None:
-            return []
-        ready = {self.machine.devices[device].shape.memory for device in state.bound}
-        told: list[Instruction] = []
-        for value, to in prior.sends[region]:
-            if to in ready and to in state.memories and state.readers_left[value]:
-                hops = self.links.route(memory, to, state.spread.nbytes[value]) if to != memory else None
-                told += self._copies(state, [(value, hop) for hop in hops or ()])
-        return told
-
-    def _copies(self, state: SpreadState, copies: Sequence[tuple[int, Hop]]) -> list[Instruction]:
-        told: list[Instruction] = []
-        for value, hop in copies:
-            places = state.places[value]
-            if hop.memory in places:  # there, or on its way for another reader
-                continue
-            load = self.machine.links.setdefault((hop.source, hop.memory), LinkLoad())
-            places[hop.memory] = max(self.now_ns, places[hop.source], load.free_ns) + hop.copy_ns
-            load.take(hop.copy_ns, places[hop.memory])
-            state.arriving[value, hop.memory] = hop
-            told.append(Copy(state.run, value, hop.source, hop.memory))
-        return told
-
     def _copy_finished(self, event: CopyFinished) -> Sequence[Instruction]:
         state = self._arrived(event)
         if state.phase is Phase.DRAINING:
@@ -270,11 +243,9 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def _arrived(self, event: CopyFinished | CopyFailed) -> SpreadState:
         state = self._known(event.run, "a copy ends once")
-        hop = state.arriving.pop((event.value, event.memory), None)
-        if hop is None:
+        if not self._copies.ended(state, event, self.now_ns):
             found = f"value {event.value} of run {event.run} in memory {event.memory}"
             raise InvariantBroken("a copy ends once", found, self.story(event.run))
-        self.machine.links[hop.source, hop.memory].give(hop.copy_ns, self.now_ns)
         return state
 
     # --- programs ---------------------------------------------------------------------------------
@@ -311,19 +282,9 @@ class SpreadScheduler(Runs[SpreadState]):
             self._give_back(state, region)
             return self._stop(state, TransferFailed("its inputs", self.machine.name_of(memory), "there is no way"))
         self.machine.lanes[lane].delay((state.run, region), come.ready_ns, self.now_ns)
-        return [*self._copies(state, come.copies), Launch(state.run, region, lane, waits)]
+        return [*self._copies.make(state, come.copies, self.now_ns), Launch(state.run, region, lane, waits)]
 
     # --- placing ----------------------------------------------------------------------------------
-
-    def _enqueue(self, state: SpreadState) -> None:
-        if state.candidates and state.entry is None:
-            state.entry = (-state.priority, state.turn, state.run)
-            insort(self._line, state.entry)
-
-    def _leave(self, state: SpreadState) -> None:
-        if state.entry is not None:
-            del self._line[bisect_left(self._line, state.entry)]
-            state.entry = None
 
     def _fill(self) -> list[Instruction]:
         """Give free slots to candidates: the run of highest priority first, then whoever has waited for most turns."""
@@ -349,7 +310,7 @@ class SpreadScheduler(Runs[SpreadState]):
         told: list[Instruction] = []
         line, machine, place = self._line, self.machine, 0
         while place < min(len(line), look.of_line) and look.left > 0 and machine.roomy:
-            state = self.runs[line[place][2]]
+            state = self.runs[line[place]]
             if look.passes_over(state):
                 place += 1
             elif (done := self._place_first(state, look)) is not None:
@@ -404,13 +365,13 @@ class SpreadScheduler(Runs[SpreadState]):
         state.issue(region, offer.lane)
         state.promised_ns[region] = offer.predicted_ns
         machine.take((state.run, region), offer, self.now_ns)
-        self._leave(state)
+        self._line.leave(state)
         self._turn += 2
         state.turn = self._turn
-        self._enqueue(state)
+        self._line.enter(state)
         if device in state.bound:
             launch = Launch(state.run, region, offer.lane, state.waits(region))
-            return [*self._copies(state, offer.copies), launch]
+            return [*self._copies.make(state, offer.copies, self.now_ns), launch]
         held_back = state.binding.setdefault(device, [])
         held_back.append(region)
         return [Bind(state.run, device)] if len(held_back) == 1 else []

@@ -8,7 +8,7 @@ search behind it or, where copies wait for ports, passes with the ports on their
 judged by what they come to when they are played (`replay.py`): no plan is longer than HEFT's, whose copies go as they
 come.
 Large graphs get a quick form. Pure and deterministic. It makes many lists, and a collection would walk all of them:
-callers for whom time matters hold the cyclic collector meanwhile.
+callers hold the cyclic collector meanwhile.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -121,6 +122,27 @@ def test_it_is_looked_at_now_and_then(virtual: Stage) -> None:
         assert [number for number in range(42, 70) if prepared.wants_plan()] == [65]
 
     virtual(scenario, 2, links=SLOW)
+
+
+def test_what_goes_wrong_in_planning_breaks_no_run(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        assert not gc.isenabled()
+        raise ArithmeticError("as told")
+
+    monkeypatch.setattr("fuel_async.runtime.spread.prepared.prior_of", fails)
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        await world.check(fork(3))
+        assert world.ex.statistics().plans_failed == 2
+
+    virtual(scenario, 2, links=SLOW)
+    assert [record.getMessage() for record in caplog.records].count(
+        "a whole run could not be planned; runs go on without"
+    ) == 1
+    assert gc.isenabled()
 
 
 def test_a_lost_device_is_in_no_plan(virtual: Stage) -> None:
