@@ -11,6 +11,7 @@ from fuel_async.plan.placement import Fleet as Fleet
 from fuel_async.plan.placement import Placement as Placement
 from fuel_async.plan.placement import Problem as Problem
 from fuel_async.plan.placement import Way as Way
+from fuel_async.plan.placement import may_start as may_start
 from fuel_async.plan.placement import place as place
 from fuel_async.plan.plan import Plan as Plan
 from fuel_async.plan.plan import Port as Port

@@ -125,11 +125,20 @@ class LaneQueue(LaneLoad):
         self.drop(job, now_ns)
         self.add(job, ready_ns, predicted_ns, now_ns)
 
+    def end_ns(self, job: tuple[int, int], now_ns: int) -> int:
+        """When it is expected to be through with a job that it holds."""
+        ready_ns, predicted_ns = self.jobs[job]
+        at_ns = max(self._before_ns(job, now_ns), ready_ns) + predicted_ns
+        return 2 * now_ns - at_ns if at_ns < now_ns else at_ns
+
     def free_ns(self, now_ns: int, until: tuple[int, int] | None = None) -> int:
         """When it is expected to be through with what it holds, or with what it holds before a job.
 
         What is overdue is expected to be as late again.
         """
+        return max(self._before_ns(until, now_ns), now_ns)
+
+    def _before_ns(self, until: tuple[int, int] | None, now_ns: int) -> int:
         at_ns = self.since_ns
         for job, (ready_ns, predicted_ns) in self.jobs.items():
             if job == until:
@@ -137,7 +146,7 @@ class LaneQueue(LaneLoad):
             at_ns = max(at_ns, ready_ns) + predicted_ns
             if at_ns < now_ns:
                 at_ns = 2 * now_ns - at_ns
-        return max(at_ns, now_ns)
+        return at_ns
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ behind, moves that seem to gain something cost more: values are sent ahead to wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fuel_async.ir import Breathe, no_breath
@@ -42,6 +42,21 @@ class Prior:
     #: that is needed first.
     sends: Sequence[Sequence[tuple[int, int]]]
     makespan_ns: int
+    #: When each region would end, where that is known.
+    ends_ns: Sequence[int] = ()
+    #: Whether all of it is for one device, however late that is.
+    is_whole: bool = False
+    #: How urgent each region is: the earlier it would start, the more.
+    ranks: Sequence[int] = field(init=False)
+    #: By device: its regions in the order of their starts.
+    queues: Sequence[Sequence[int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        queues: list[list[int]] = [[] for _ in range(max(self.devices, default=-1) + 1)]
+        for region in sorted(range(len(self.starts_ns)), key=self.starts_ns.__getitem__):
+            queues[self.devices[region]].append(region)
+        object.__setattr__(self, "queues", queues)
+        object.__setattr__(self, "ranks", [-start_ns for start_ns in self.starts_ns])
 
     def choose(
         self,

@@ -30,6 +30,7 @@ from fuel_async.schedule.events import (
     RunAdmitted,
     TopologyChanged,
 )
+from fuel_async.schedule.guard import waits_for_another
 from fuel_async.schedule.instructions import Bind, Instruction, Launch, Replan
 from fuel_async.schedule.line import Line
 from fuel_async.schedule.look import Look
@@ -129,6 +130,8 @@ class SpreadScheduler(Runs[SpreadState]):
         # Behind all that wait already, before the one that was served last.
         state = SpreadState(event.run, event.shape, event.priority, self._turn - 1, event.resident)
         state.since_ns = self.now_ns
+        if self._policy is not earliest_finish:
+            state.follow(None)
         state.pinned_memories = self.machine.memories_of(set(state.spread.pins))
         self.runs[event.run] = state
         error = self._changes.hopeless(state)
@@ -146,7 +149,7 @@ class SpreadScheduler(Runs[SpreadState]):
         for value in state.spread.writes[region]:
             state.places[value][memory] = self.now_ns
         owed = state.owed.intersection(state.spread.writes[region])
-        prior = state.shape.prior
+        prior = state.prior
         told = [] if prior is None else self._copies.send(state, prior.sends[region], memory, self.now_ns)
         if memory == HOST:
             state.owed -= owed
@@ -342,6 +345,8 @@ class SpreadScheduler(Runs[SpreadState]):
                 return self._stop(state, error)
             if behind is not None and chosen.lane != behind:  # better there than behind, once it may go there
                 continue
+            if waits_for_another(state, region, chosen, self.machine, look, self.now_ns):
+                continue
             look.stand(chosen)
             if self.loads[chosen.lane].free:
                 self.decisions.append(Decision(state.run, region, offers, chosen))
@@ -349,8 +354,8 @@ class SpreadScheduler(Runs[SpreadState]):
         return None
 
     def _choose(self, state: SpreadState, region: int, offers: Sequence[Offer], look: Look) -> Offer:
-        prior = state.shape.prior
-        if prior is not None and self._policy is earliest_finish:
+        prior = state.prior
+        if prior is not None:
             return prior.choose(region, state.since_ns, offers, self.machine, state.spread.nbytes, look.route)
         chosen = self._policy(offers)
         if chosen not in offers:

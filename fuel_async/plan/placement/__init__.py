@@ -3,6 +3,7 @@
 `place` takes a `Problem` and returns a `Placement`. Pure: no clock, no chance, and the same plan for equal problems.
 """
 
+from fuel_async.plan.placement.live import may_start as may_start
 from fuel_async.plan.placement.place import Origin as Origin
 from fuel_async.plan.placement.place import Placement as Placement
 from fuel_async.plan.placement.place import place as place

@@ -253,7 +253,7 @@ class SpreadDriver(Driver):
     def _copy(self, run: SpreadRun, value: int, source: int, memory: int) -> None:
         number = run.number
 
-        def ended(error: BaseException | None) -> None:
+        def ended(error: BaseException | None, took_ns: int = 0) -> None:
             if error is None:
                 self.post(CopyFinished(number, value, memory))
             else:
@@ -267,8 +267,8 @@ class SpreadDriver(Driver):
     def _launch_on(self, run: SpreadRun, region: int, lane: int, waits: tuple[int, ...]) -> None:
         number = run.number
 
-        def ended(error: BaseException | None) -> None:
-            self.post(RegionFinished(number, region) if error is None else RegionFailed(number, region, error))
+        def ended(error: BaseException | None, took_ns: int = 0) -> None:
+            self.post(RegionFinished(number, region, took_ns) if error is None else RegionFailed(number, region, error))
 
         try:
             self._submitter.region(run, region, lane, waits, ended)
