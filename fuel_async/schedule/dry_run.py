@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from fuel_async.errors import InternalError
 from fuel_async.ir import Breathe, no_breath
-from fuel_async.schedule.events import Bound, CopyFinished, DeviceGone, Event, RegionFinished, RunAdmitted
-from fuel_async.schedule.instructions import Bind, Copy, Instruction, Launch, Stop
+from fuel_async.schedule.events import Bound, CopyFinished, DeviceGone, Event, RegionFinished, Reswept, RunAdmitted
+from fuel_async.schedule.instructions import Bind, Copy, Instruction, Launch, Resweep, Stop
+from fuel_async.schedule.rolling import answer
 from fuel_async.schedule.spread import SpreadScheduler
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ class _Play:
                 self._copy(instruction, now_ns)
             case Launch():
                 self._launch(instruction, now_ns)
+            case Resweep():
+                self._later(now_ns, Reswept(0, answer(instruction.question)))
             case Stop():
                 self.error = instruction.error
             case _:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fuel_async.schedule.machine import DeviceShape
+    from fuel_async.schedule.prior import Prior
     from fuel_async.schedule.shape import LaneShape, RunShape
 
 #: The `run` of an event that is about no run.
@@ -88,6 +89,14 @@ class CopyFailed:
 
 
 @record
+class Reswept:
+    """What was left of a run has been placed anew: it goes by another plan, if it is still there."""
+
+    run: int
+    prior: Prior
+
+
+@record
 class AloneEnded:
     """Everything of a run on the short way has settled, well or not: nothing works for it any more."""
 
@@ -128,6 +137,7 @@ Event: TypeAlias = (
     | BindFailed
     | CopyFinished
     | CopyFailed
+    | Reswept
     | AloneEnded
     | DeviceAdded
     | DeviceGone

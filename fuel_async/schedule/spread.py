@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from fuel_async.errors import InvariantBroken, TransferFailed, UserError
 from fuel_async.schedule.alone import Alone
-from fuel_async.schedule.arrival import arrival
 from fuel_async.schedule.copies import Copies
 from fuel_async.schedule.devices import Devices
 from fuel_async.schedule.events import (
@@ -27,15 +26,18 @@ from fuel_async.schedule.events import (
     DeviceGone,
     Event,
     RegionFinished,
+    Reswept,
     RunAdmitted,
     TopologyChanged,
 )
 from fuel_async.schedule.guard import waits_for_another
-from fuel_async.schedule.instructions import Bind, Instruction, Launch, Replan
+from fuel_async.schedule.instructions import Instruction, Replan
 from fuel_async.schedule.line import Line
 from fuel_async.schedule.look import Look
 from fuel_async.schedule.machine import HOST, DeviceShape, Links, Machine
 from fuel_async.schedule.offers import POLICIES, Decision, Offer, Policy, earliest_finish
+from fuel_async.schedule.programs import Programs
+from fuel_async.schedule.rolling import Rolling
 from fuel_async.schedule.runs import STORY_LENGTH, Runs
 from fuel_async.schedule.spread_state import SpreadState
 from fuel_async.schedule.state import Phase
@@ -65,7 +67,7 @@ class SpreadScheduler(Runs[SpreadState]):
         self.now_ns = 0
         #: Runs with candidates.
         self._line = Line()
-        self._copies = Copies(self.machine, links)
+        self.copies = Copies(self.machine, links)
         #: Whether something happened by which a region that waits might go somewhere now.
         self.look_again = False
         #: The last decisions, oldest first.
@@ -74,12 +76,15 @@ class SpreadScheduler(Runs[SpreadState]):
         self.alone = Alone(self.machine)
         self._asks = policy not in POLICIES.values()
         self._changes = Devices(self)
+        self._programs = Programs(self)
+        self._rolling = Rolling(self.machine, self.copies)
         self._handlers = {
             **self._handlers,
             RunAdmitted: self._admit,
             RegionFinished: self._finished,
-            Bound: self._bound,
-            BindFailed: self._bind_failed,
+            Bound: self._programs.ready,
+            BindFailed: self._programs.failed,
+            Reswept: self._swept,
             CopyFinished: self._copy_finished,
             CopyFailed: self._copy_failed,
             DeviceAdded: self._changes.added,
@@ -132,14 +137,16 @@ class SpreadScheduler(Runs[SpreadState]):
         state.since_ns = self.now_ns
         if self._policy is not earliest_finish:
             state.follow(None)
+        self._rolling.begin(state)
         state.pinned_memories = self.machine.memories_of(set(state.spread.pins))
         self.runs[event.run] = state
         error = self._changes.hopeless(state)
         return self._go_on(state) if error is None else self._stop(state, error)
 
     def _finished(self, event: RegionFinished) -> Sequence[Instruction]:
-        region, state = event.region, self._known(event.run, "only admitted runs settle regions")
-        memory = self.machine.memory_of(self._give_back(state, region))
+        region, state = event.region, self.known(event.run, "only admitted runs settle regions")
+        lane = self.give_back(state, region)
+        memory = self.machine.memory_of(lane)
         state.finished.add(region)
         state.left -= 1
         if state.phase is Phase.DRAINING:
@@ -150,14 +157,22 @@ class SpreadScheduler(Runs[SpreadState]):
             state.places[value][memory] = self.now_ns
         owed = state.owed.intersection(state.spread.writes[region])
         prior = state.prior
-        told = [] if prior is None else self._copies.send(state, prior.sends[region], memory, self.now_ns)
+        told = [] if prior is None else self.copies.send(state, prior.sends[region], memory, self.now_ns)
+        told += self._rolling.finished(state, event, lane, self.now_ns)
         if memory == HOST:
             state.owed -= owed
             return [*told, *self._go_on(state)]
-        home = self._copies.bring_home(state, sorted(owed), memory, self.now_ns)
+        home = self.copies.bring_home(state, sorted(owed), memory, self.now_ns)
         if isinstance(home, TransferFailed):
             return [*told, *self._stop(state, home)]
         return [*told, *home, *self._go_on(state)]
+
+    def _swept(self, event: Reswept) -> Sequence[Instruction]:
+        state = self.runs.get(event.run)
+        if state is None or state.phase is not Phase.RUNNING:
+            return ()
+        self.look_again = True
+        return self._rolling.swept(state, event, self.now_ns)
 
     def _go_on(self, state: SpreadState) -> Sequence[Instruction]:
         if not state.left and not state.owed:
@@ -171,6 +186,10 @@ class SpreadScheduler(Runs[SpreadState]):
     def stop_run(self, state: SpreadState, error: BaseException | None) -> Sequence[Instruction]:
         """End a run early: nothing more of it is issued."""
         return self._stop(state, error)
+
+    def drained_run(self, state: SpreadState) -> Sequence[Instruction]:
+        """End a run that was stopped, when nothing is under way for it."""
+        return self._drained(state)
 
     def replan_run(self, state: SpreadState) -> Sequence[Instruction]:
         """Let a run of which nothing was issued begin anew."""
@@ -186,7 +205,7 @@ class SpreadScheduler(Runs[SpreadState]):
         self._line.leave(state)
         for held_back in state.binding.values():
             while held_back:
-                self._give_back(state, held_back.pop())
+                self.give_back(state, held_back.pop())
 
     def _end(self, state: SpreadState) -> tuple[Instruction, ...]:
         if not state.quiet:  # delivered, and what tells of a copy's arrival is late
@@ -204,22 +223,23 @@ class SpreadScheduler(Runs[SpreadState]):
     def _abandon(self, state: SpreadState) -> None:
         self._line.leave(state)
         for region in list(state.in_flight):
-            self._give_back(state, region)
-        self._copies.give_up(state, self.now_ns)
+            self.give_back(state, region)
+        self.copies.give_up(state, self.now_ns)
         self._give_shares_back(state)
 
-    def _known(self, run: int, law: str) -> SpreadState:
+    def known(self, run: int, law: str) -> SpreadState:
+        """A run that is under way; `InvariantBroken`, of that law, when it is not."""
         state = self.runs.get(run)
         if state is None:
             raise InvariantBroken(law, f"run {run}", self.story(run))
         return state
 
     def _settle(self, run: int, region: int) -> SpreadState:
-        state = self._known(run, "only admitted runs settle regions")
-        self._give_back(state, region)
+        state = self.known(run, "only admitted runs settle regions")
+        self.give_back(state, region)
         return state
 
-    def _give_back(self, state: SpreadState, region: int) -> int:
+    def give_back(self, state: SpreadState, region: int) -> int:
         """Take a region off its lane; return the lane."""
         lane = state.settle(region)
         del state.promised_ns[region]
@@ -245,47 +265,11 @@ class SpreadScheduler(Runs[SpreadState]):
         return self._drained(state) if state.phase is Phase.DRAINING else self._stop(state, event.error)
 
     def _arrived(self, event: CopyFinished | CopyFailed) -> SpreadState:
-        state = self._known(event.run, "a copy ends once")
-        if not self._copies.ended(state, event, self.now_ns):
+        state = self.known(event.run, "a copy ends once")
+        if not self.copies.ended(state, event, self.now_ns):
             found = f"value {event.value} of run {event.run} in memory {event.memory}"
             raise InvariantBroken("a copy ends once", found, self.story(event.run))
         return state
-
-    # --- programs ---------------------------------------------------------------------------------
-
-    def _bound(self, event: Bound) -> Sequence[Instruction]:
-        state, held_back = self._ready(event)
-        told: list[Instruction] = []
-        state.bound.add(event.device)
-        while held_back:  # a run that stops takes the rest back
-            told += self._launch_late(state, held_back.pop(0))
-        del state.binding[event.device]
-        return [*told, *self._drained(state)] if state.phase is Phase.DRAINING else told
-
-    def _bind_failed(self, event: BindFailed) -> Sequence[Instruction]:
-        state, _ = self._ready(event)
-        told = self._stop(state, event.error) if state.phase is Phase.RUNNING else ()
-        del state.binding[event.device]
-        return [*told, *self._drained(state)]
-
-    def _ready(self, event: Bound | BindFailed) -> tuple[SpreadState, list[int]]:
-        state = self._known(event.run, "programs become ready once")
-        held_back = state.binding.get(event.device)
-        if held_back is None:
-            found = f"run {event.run}, device {event.device}"
-            raise InvariantBroken("programs become ready once", found, self.story(event.run))
-        return state, held_back
-
-    def _launch_late(self, state: SpreadState, region: int) -> Sequence[Instruction]:
-        """Submit what was held back, by what is true now."""
-        lane = state.in_flight[region]
-        memory, waits = self.machine.memory_of(lane), state.waits(region)
-        come = arrival(state, region, memory, self.machine, self.links, self.now_ns, behind=lane if waits else None)
-        if come is None:  # a link has gone since it was placed
-            self._give_back(state, region)
-            return self._stop(state, TransferFailed("its inputs", self.machine.name_of(memory), "there is no way"))
-        self.machine.lanes[lane].delay((state.run, region), come.ready_ns, self.now_ns)
-        return [*self._copies.make(state, come.copies, self.now_ns), Launch(state.run, region, lane, waits)]
 
     # --- placing ----------------------------------------------------------------------------------
 
@@ -374,9 +358,4 @@ class SpreadScheduler(Runs[SpreadState]):
         self._turn += 2
         state.turn = self._turn
         self._line.enter(state)
-        if device in state.bound:
-            launch = Launch(state.run, region, offer.lane, state.waits(region))
-            return [*self._copies.make(state, offer.copies, self.now_ns), launch]
-        held_back = state.binding.setdefault(device, [])
-        held_back.append(region)
-        return [Bind(state.run, device)] if len(held_back) == 1 else []
+        return self._programs.launch(state, region, offer)

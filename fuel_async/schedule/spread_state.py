@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from fuel_async.schedule.machine import Hop
     from fuel_async.schedule.prior import Prior
+    from fuel_async.schedule.rolling import Course
     from fuel_async.schedule.shape import RunShape, SpreadShape
 
 
@@ -24,6 +25,7 @@ class SpreadState(RunState):
         "arriving",
         "binding",
         "bound",
+        "course",
         "entry",
         "issued",
         "memories",
@@ -69,6 +71,8 @@ class SpreadState(RunState):
         #: Whether anything was done for it.
         self.issued = False
         self.follow(shape.prior)
+        #: How it does beside its plan, where that is looked at.
+        self.course: Course | None = None
         #: When it was admitted.
         self.since_ns = 0
         #: Its place in the line of runs with candidates; None while it has none.

@@ -3,7 +3,13 @@
 `place` takes a `Problem` and returns a `Placement`. Pure: no clock, no chance, and the same plan for equal problems.
 """
 
+from fuel_async.plan.placement.live import EVERY as EVERY
+from fuel_async.plan.placement.live import Progress as Progress
+from fuel_async.plan.placement.live import ahead_of as ahead_of
+from fuel_async.plan.placement.live import due as due
+from fuel_async.plan.placement.live import learned as learned
 from fuel_async.plan.placement.live import may_start as may_start
+from fuel_async.plan.placement.live import resweep as resweep
 from fuel_async.plan.placement.place import Origin as Origin
 from fuel_async.plan.placement.place import Placement as Placement
 from fuel_async.plan.placement.place import place as place

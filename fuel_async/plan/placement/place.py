@@ -72,13 +72,15 @@ class _Played(NamedTuple):
     played: Played
 
 
-def place(problem: Problem, effort: Effort | None = None, breathe: Breathe = no_breath) -> Placement:
+def place(
+    problem: Problem, effort: Effort | None = None, breathe: Breathe = no_breath, tables: Tables | None = None
+) -> Placement:
     """Place the tasks of a problem, which is as `Problem.verify` wants it.
 
-    `effort` is by default what the size of the graph allows. Calls `breathe` every 64 tasks, and in a few
-    plain loops and sorts every few hundred.
+    `effort` is by default what the size of the graph allows; `tables` are those of the problem, for who has them.
+    Calls `breathe` every 64 tasks, and in a few plain loops and sorts every few hundred.
     """
-    tables = tables_of(problem, breathe)
+    tables = tables or tables_of(problem, breathe)
     if effort is None:
         effort = effort_for(len(tables), problem.fleet)
     first = heft(tables, breathe)

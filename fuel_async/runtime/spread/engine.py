@@ -87,7 +87,7 @@ class SpreadEngine(Engine):
         devices = [self.table.shape(number) for number in range(len(self.table.devices))]
         scheduler = SpreadScheduler(devices, self.table, config.placement)
         self.planning = Planning(self.session, self.counters)
-        return SpreadDriver(scheduler, self.table, self.session, self._released, self._reclaim_on)
+        return SpreadDriver(scheduler, self.table, self.session, self.planning, self._released, self._reclaim_on)
 
     def _explain(self, prepared: Prepared, sizes: Mapping[str, int]) -> Explanation:
         table, policy = self.table, self._config.placement

@@ -11,6 +11,7 @@ import pytest
 from fuel_async.backends.sim import REFERENCE, Links, SimDeviceSpec
 from fuel_async.runtime.spread.prepared import LOOKED_AT_AFTER, PreparedSpread
 from fuel_async.schedule import earliest_finish
+from fuel_async.schedule.basis import ROLLS_FROM_NS
 from tests.runtime.spread.support import MS, Dag, Node, Stage, chain, fork, one, random_dag
 
 if TYPE_CHECKING:
@@ -154,3 +155,23 @@ def test_a_lost_device_is_in_no_plan(virtual: Stage) -> None:
         assert prior is None or set(prior.devices) <= {0, 2}
 
     virtual(scenario, 3, links=SLOW)
+
+
+def test_a_run_is_planned_anew_while_it_goes(virtual: Stage) -> None:
+    """The second device takes twice as long as it says: regions that were for it go to the first."""
+    dag = Dag(tuple(Node((-1,), MS + number, 2_000) for number in range(40)))
+    took, devices = dict[str, int](), dict[str, int]()
+
+    async def scenario(world: World) -> None:
+        took[name] = await run_ns(world, dag)
+        devices[name] = sum(decision.chosen.device == 1 for decision in world.scheduler.decisions)
+        assert not world.ex.statistics().plans_failed
+
+    slow = [SimDeviceSpec(), SimDeviceSpec(speed=0.5, advertised=REFERENCE)]
+    from_ns = {"rolling": ROLLS_FROM_NS, "kept": 1 << 60}
+    for name in from_ns:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fuel_async.schedule.basis.ROLLS_FROM_NS", from_ns[name])
+            virtual(scenario, slow)
+    assert took["rolling"] < 0.97 * took["kept"]
+    assert devices["rolling"] < devices["kept"]
