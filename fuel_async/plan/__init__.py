@@ -8,6 +8,7 @@ from fuel_async.plan.execution import compile_plan as compile_plan
 from fuel_async.plan.indices import IndexCheck as IndexCheck
 from fuel_async.plan.placement import EVERY as EVERY
 from fuel_async.plan.placement import STAYS as STAYS
+from fuel_async.plan.placement import Arriving as Arriving
 from fuel_async.plan.placement import Fleet as Fleet
 from fuel_async.plan.placement import Placement as Placement
 from fuel_async.plan.placement import Problem as Problem
@@ -16,6 +17,8 @@ from fuel_async.plan.placement import Row as Row
 from fuel_async.plan.placement import Tables as Tables
 from fuel_async.plan.placement import Way as Way
 from fuel_async.plan.placement import ahead_of as ahead_of
+from fuel_async.plan.placement import arriving as arriving
+from fuel_async.plan.placement import destination as destination
 from fuel_async.plan.placement import due as due
 from fuel_async.plan.placement import learned as learned
 from fuel_async.plan.placement import may_start as may_start

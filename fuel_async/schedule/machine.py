@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from fuel_async.schedule.offers import Offer
     from fuel_async.schedule.shape import LaneShape
+    from fuel_async.schedule.spread_state import SpreadState
 
 #: The host's memory.
 HOST = 0
@@ -160,6 +161,9 @@ class DeviceLoad:
     gone: BaseException | None = None
     #: Predicted time of what others than this executor have in flight there.
     foreign_ns: int = 0
+    #: Planned time of what runs have for it and have not issued, and how many times longer than promised regions take.
+    planned_ns: int = 0
+    factor: float = 1.0
     #: Regions given to it so far; one that joins later starts with what the others have.
     given: int = 0
 
@@ -222,6 +226,12 @@ class Machine:
         """Note that a lane is given a region as offered."""
         self.devices[offer.device].given += 1
         self.lanes[offer.lane].add(job, offer.ready_ns, offer.predicted_ns, now_ns)
+
+    def take_shares(self, state: SpreadState, memories: AbstractSet[int]) -> None:
+        """Note that a run holds its share of more memories."""
+        for memory in memories:
+            state.memories.add(memory)
+            self.memories[memory].held_nbytes += state.spread.share_nbytes
 
     @property
     def roomy(self) -> bool:

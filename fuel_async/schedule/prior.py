@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fuel_async.ir import Breathe, no_breath
-from fuel_async.plan import STAYS, Fleet, Problem, Way, place, tables_of
+from fuel_async.plan import STAYS, Fleet, Problem, Way, arriving, place, tables_of
 from fuel_async.schedule.basis import Basis
 from fuel_async.schedule.machine import HOST
 
@@ -53,11 +53,19 @@ class Prior:
     ranks: Sequence[int] = field(init=False)
     #: By device: its regions in the order of their starts.
     queues: Sequence[Sequence[int]] = field(init=False)
+    #: By region, how long it would take; 0 where that is not known.
+    took_ns: Sequence[int] = field(init=False)
+    #: By device, how long all that it has would take.
+    work_ns: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
         queues: list[list[int]] = [[] for _ in range(max(self.devices, default=-1) + 1)]
         for region in sorted(range(len(self.starts_ns)), key=self.starts_ns.__getitem__):
             queues[self.devices[region]].append(region)
+        took_ns = [end_ns - start_ns for start_ns, end_ns in zip(self.starts_ns, self.ends_ns, strict=False)]
+        took_ns = took_ns or [0] * len(self.starts_ns)
+        object.__setattr__(self, "took_ns", took_ns)
+        object.__setattr__(self, "work_ns", [sum([took_ns[region] for region in queue]) for queue in queues])
         object.__setattr__(self, "queues", queues)
         object.__setattr__(self, "ranks", [-start_ns for start_ns in self.starts_ns])
 
@@ -87,6 +95,8 @@ class Prior:
         planned = next((offer for offer in offers if offer.device == self.devices[region]), best)
         if planned is best or (planned.tight and not best.tight):
             return best
+        if self.is_whole:
+            return planned
         late_ns = planned.start_ns - since_ns - self.starts_ns[region]
         if late_ns <= FAR_BEHIND * self.makespan_ns:
             return planned
@@ -111,7 +121,7 @@ def prior_of(
         return None
     tables = tables_of(problem, breathe)
     placement = place(problem, breathe=breathe, tables=tables)
-    basis = Basis(tables, placement, _memories(devices, gone), shape.spread)
+    basis = Basis(tables, placement, _memories(devices, gone), shape.spread, arriving(tables, placement, breathe))
     return Prior(
         devices=list(placement.devices),
         starts_ns=[int(start) for start in placement.starts_ns],

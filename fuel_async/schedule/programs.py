@@ -29,9 +29,32 @@ class Programs:
         if offer.device in state.bound:
             launch = Launch(state.run, region, offer.lane, state.waits(region))
             return [*self._scheduler.copies.make(state, offer.copies, self._scheduler.now_ns), launch]
-        held_back = state.binding.setdefault(offer.device, [])
-        held_back.append(region)
-        return [Bind(state.run, offer.device)] if len(held_back) == 1 else []
+        held_back = state.binding.get(offer.device)
+        if held_back is not None:
+            held_back.append(region)
+            return []
+        state.binding[offer.device] = [region]
+        return [Bind(state.run, offer.device)]
+
+    def ahead(self, state: SpreadState) -> Sequence[Instruction]:
+        """Have programs made ready wherever the plan has something, so that values can be sent ahead from the first.
+
+        Not where that would leave the memory nearly full: others could need it before this run does.
+        """
+        prior, told, nbytes = state.prior, list[Instruction](), state.spread.share_nbytes
+        if prior is None:
+            return told
+        for number, queue in enumerate(prior.queues):
+            device = self._machine.devices[number]
+            if not queue or device.gone is not None or number in state.bound or number in state.binding:
+                continue
+            shares = state.shares_for(device.shape.memory)
+            if any(self._machine.memories[memory].tight(nbytes) for memory in shares):
+                continue
+            self._machine.take_shares(state, shares)
+            state.binding[number] = []
+            told.append(Bind(state.run, number))
+        return told
 
     def ready(self, event: Bound) -> Sequence[Instruction]:
         """Submit what was held back."""
@@ -44,11 +67,12 @@ class Programs:
         return [*told, *self._scheduler.drained_run(state)] if state.phase is Phase.DRAINING else told
 
     def failed(self, event: BindFailed) -> Sequence[Instruction]:
-        """Stop the run."""
-        state, _ = self._find(event)
-        told = self._scheduler.stop_run(state, event.error) if state.phase is Phase.RUNNING else ()
+        """Stop the run, unless no region went there yet: then others may do without."""
+        state, held_back = self._find(event)
+        stops = bool(held_back) and state.phase is Phase.RUNNING
+        told = self._scheduler.stop_run(state, event.error) if stops else ()
         del state.binding[event.device]
-        return [*told, *self._scheduler.drained_run(state)]
+        return [*told, *self._scheduler.drained_run(state)] if state.phase is Phase.DRAINING else told
 
     def _find(self, event: Bound | BindFailed) -> tuple[SpreadState, list[int]]:
         state = self._scheduler.known(event.run, "programs become ready once")

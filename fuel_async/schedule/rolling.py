@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fuel_async.schedule.instructions import Instruction
     from fuel_async.schedule.machine import Machine
     from fuel_async.schedule.spread_state import SpreadState
+    from fuel_async.schedule.streams import Streams
 
 #: The fewest regions that finish between two looks.
 FEWEST = 4
@@ -77,8 +78,8 @@ def answer(question: Question, breathe: Breathe = no_breath) -> Prior:
 class Rolling:
     """The part of a `SpreadScheduler` that keeps the plans of runs up to what happens."""
 
-    def __init__(self, machine: Machine, copies: Copies) -> None:
-        self._machine, self._copies = machine, copies
+    def __init__(self, machine: Machine, copies: Copies, streams: Streams) -> None:
+        self._machine, self._copies, self._streams = machine, copies, streams
 
     def begin(self, state: SpreadState) -> None:
         """Look after a run from now on, if its plan is worth being made again."""
@@ -116,7 +117,7 @@ class Rolling:
         assert course is not None  # it was asked for
         assert before is not None
         course.is_asked, course.late_ns = False, 0.0
-        state.follow(prior)
+        self._streams.follow(state, prior)
         told: list[Instruction] = []
         for region, (device, then) in enumerate(zip(prior.devices, before.devices, strict=True)):
             if device != then and not state.is_issued(region):

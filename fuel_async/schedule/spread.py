@@ -41,6 +41,7 @@ from fuel_async.schedule.rolling import Rolling
 from fuel_async.schedule.runs import STORY_LENGTH, Runs
 from fuel_async.schedule.spread_state import SpreadState
 from fuel_async.schedule.state import Phase
+from fuel_async.schedule.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +78,8 @@ class SpreadScheduler(Runs[SpreadState]):
         self._asks = policy not in POLICIES.values()
         self._changes = Devices(self)
         self._programs = Programs(self)
-        self._rolling = Rolling(self.machine, self.copies)
+        self._streams = Streams(self.machine)
+        self._rolling = Rolling(self.machine, self.copies, self._streams)
         self._handlers = {
             **self._handlers,
             RunAdmitted: self._admit,
@@ -137,6 +139,7 @@ class SpreadScheduler(Runs[SpreadState]):
         state.since_ns = self.now_ns
         if self._policy is not earliest_finish:
             state.follow(None)
+        self._streams.admitted(state, self.now_ns)
         self._rolling.begin(state)
         state.pinned_memories = self.machine.memories_of(set(state.spread.pins))
         self.runs[event.run] = state
@@ -145,8 +148,10 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def _finished(self, event: RegionFinished) -> Sequence[Instruction]:
         region, state = event.region, self.known(event.run, "only admitted runs settle regions")
+        promised_ns = state.promised_ns.get(region, 0)
         lane = self.give_back(state, region)
         memory = self.machine.memory_of(lane)
+        self._streams.learn(self.machine.device_of[lane], event.took_ns, promised_ns)
         state.finished.add(region)
         state.left -= 1
         if state.phase is Phase.DRAINING:
@@ -203,6 +208,7 @@ class SpreadScheduler(Runs[SpreadState]):
     def _withdraw(self, state: SpreadState) -> None:
         """Take a run out of the line, and what is held back for programs to be ready off the lanes."""
         self._line.leave(state)
+        self._streams.follow(state, None)
         for held_back in state.binding.values():
             while held_back:
                 self.give_back(state, held_back.pop())
@@ -222,6 +228,7 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def _abandon(self, state: SpreadState) -> None:
         self._line.leave(state)
+        self._streams.follow(state, None)
         for region in list(state.in_flight):
             self.give_back(state, region)
         self.copies.give_up(state, self.now_ns)
@@ -348,9 +355,9 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def _issue(self, state: SpreadState, region: int, offer: Offer) -> Sequence[Instruction]:
         device, machine = offer.device, self.machine
-        for memory in state.shares_for(machine.devices[device].shape.memory):
-            state.memories.add(memory)
-            machine.memories[memory].held_nbytes += state.spread.share_nbytes
+        is_first = not state.issued
+        machine.take_shares(state, state.shares_for(machine.devices[device].shape.memory))
+        self._streams.issued(state, region)
         state.issue(region, offer.lane)
         state.promised_ns[region] = offer.predicted_ns
         machine.take((state.run, region), offer, self.now_ns)
@@ -358,4 +365,5 @@ class SpreadScheduler(Runs[SpreadState]):
         self._turn += 2
         state.turn = self._turn
         self._line.enter(state)
-        return self._programs.launch(state, region, offer)
+        told = self._programs.launch(state, region, offer)
+        return [*told, *self._programs.ahead(state)] if is_first else told

@@ -92,7 +92,8 @@ class World:
                 case Bind(_, device):
                     assert not ended
                     assert device not in self.gone
-                    assert device not in account.programs, "programs are made ready once"
+                    assert not account.programs.get(device, False), "programs are made ready once"
+                    assert account.programs.get(device, False) is not None, "one at a time"
                     account.programs[device] = None
                 case Resweep():
                     assert not ended

@@ -20,6 +20,9 @@ from fuel_async.plan.placement.problem import Row as Row
 from fuel_async.plan.placement.problem import Way as Way
 from fuel_async.plan.placement.problem import all_ways as all_ways
 from fuel_async.plan.placement.replay import Copy as Copy
+from fuel_async.plan.placement.stream import Arriving as Arriving
+from fuel_async.plan.placement.stream import arriving as arriving
+from fuel_async.plan.placement.stream import destination as destination
 from fuel_async.plan.placement.tables import Tables as Tables
 from fuel_async.plan.placement.tables import tables_of as tables_of
 from fuel_async.plan.placement.two_way import FULL_TASKS as FULL_TASKS
