@@ -4,8 +4,8 @@
 
 Plans are carried out in simulated time (`simulated_run.py`), HEFT's through the same links; graphs and machines are
 drawn from the seed. Three comparisons: copies that do not wait for each other; copies that wait for ports; and tasks
-that take other times than was told. Then what the scheduler makes of plans (`scheduled.py`). At the end a stream of
-graphs, each to one device.
+that take other times than was told. Then what the scheduler makes of plans (`scheduled.py`), and an executor
+over simulated devices (`executed.py`). At the end a stream of graphs, each to one device.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks import arrivals, scheduled
+from benchmarks import arrivals, executed, scheduled
 from benchmarks.collecting import held
 from benchmarks.dags import FAMILIES, has_workflows
 from benchmarks.machines import instances
@@ -53,6 +53,7 @@ TARGETS = {
     "scheduled_live_vs_heft.independent": Target(max=0.92),
     "scheduled_live_vs_heft.drift": Target(max=0.87),
     "scheduled_live_vs_heft.slow": Target(max=0.76),
+    "executor_vs_heft": Target(max=0.97),
     "stream_of_capacity": Target(min=0.97),
     "stream_vs_count": Target(max=0.85),
 }
@@ -91,6 +92,7 @@ def measure(quick: bool, seed: int = 0) -> Report:
                 instances(seed, families, scale.smaller[:1], scale.draws, contended=True), seed, "_with_ports"
             ),
             **_scheduled(instances(seed, families, scale.smaller, scale.draws), seed),
+            **_executed(instances(seed, families, scale.smaller[:1], scale.draws)),
             **arrivals.figures(scale.arrivals, seed),
         }
     facts = {"seed": seed, "sizes": tuple(scale.sizes), "draws": scale.draws, "workflows": "workflows" in families}
@@ -147,6 +149,14 @@ def _scheduled(drawn: Iterator[Instance], seed: int) -> dict[str, float]:
     """What the scheduler of the executor makes of its plans."""
     found = _Ratios()
     for name, ratio in scheduled.ratios(drawn, NOISE, seed):
+        found.add(name, ratio)
+    return found.means()
+
+
+def _executed(drawn: Iterator[Instance]) -> dict[str, float]:
+    """What an executor over a simulated machine makes of graphs, in virtual time."""
+    found = _Ratios()
+    for name, ratio in executed.ratios(drawn):
         found.add(name, ratio)
     return found.means()
 
