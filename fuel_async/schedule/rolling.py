@@ -138,15 +138,16 @@ class Rolling:
             for device in basis.tables.devices
             for lane in machine.devices[device].lanes
         ]
+        # What lies on a device that joined later comes by way of the host, as far as the problem knows.
         number = {memory: place for place, memory in enumerate(basis.memories)}
         places: dict[int, dict[int, float]] = {
-            value: {number[memory]: float(max(ns - since_ns, 0)) for memory, ns in there.items() if memory in number}
+            value: {number.get(memory, 0): float(max(ns - since_ns, 0)) for memory, ns in there.items()}
             for value, there in enumerate(state.places)
             if there
         }
         for region, lane in state.in_flight.items():
             end_ns = float(machine.lanes[lane].end_ns((state.run, region), now_ns) - since_ns)
-            memory = number[machine.memory_of(lane)]
+            memory = number.get(machine.memory_of(lane), 0)
             places.update({value: {memory: end_ns} for value in state.spread.writes[region]})
         for value in range(len(state.places), len(basis.tables.nbytes)):
             region = basis.tables.producers[value]

@@ -140,7 +140,6 @@ class SpreadScheduler(Runs[SpreadState]):
         if self._policy is not earliest_finish:
             state.follow(None)
         self._streams.admitted(state, self.now_ns)
-        self._rolling.begin(state)
         state.pinned_memories = self.machine.memories_of(set(state.spread.pins))
         self.runs[event.run] = state
         error = self._changes.hopeless(state)
@@ -307,7 +306,9 @@ class SpreadScheduler(Runs[SpreadState]):
             state = self.runs[line[place]]
             if look.passes_over(state):
                 place += 1
-            elif (done := self._place_first(state, look)) is not None:
+                continue
+            self._streams.looked_at(state, self.now_ns)
+            if (done := self._place_first(state, look)) is not None:
                 told += done
                 look.changed()
             else:
@@ -357,13 +358,16 @@ class SpreadScheduler(Runs[SpreadState]):
         device, machine = offer.device, self.machine
         is_first = not state.issued
         machine.take_shares(state, state.shares_for(machine.devices[device].shape.memory))
+        if is_first:
+            self._rolling.begin(state)
         self._streams.issued(state, region)
         state.issue(region, offer.lane)
         state.promised_ns[region] = offer.predicted_ns
         machine.take((state.run, region), offer, self.now_ns)
         self._line.leave(state)
-        self._turn += 2
-        state.turn = self._turn
+        if state.prior is None or not state.prior.is_whole:  # those finish what they have begun before others begin
+            self._turn += 2
+            state.turn = self._turn
         self._line.enter(state)
         told = self._programs.launch(state, region, offer)
         return [*told, *self._programs.ahead(state)] if is_first else told

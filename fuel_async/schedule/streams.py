@@ -41,11 +41,26 @@ class Streams:
             return
         self._forget()
         if prior.basis is not None:
-            graph = prior.basis.arriving.slower([device.factor for device in self._machine.devices])
-            device = destination(graph, self._free_ns(len(graph.whole_ns), now_ns), now_ns, self._asked(graph, now_ns))
-            if device is not None:
-                state.follow(prior.basis.whole_on(device, prior))
+            self._ask(prior.basis.arriving, now_ns)
+            self._choose(state, now_ns)
         self._note(state, 1)
+
+    def looked_at(self, state: SpreadState, now_ns: int) -> None:
+        """Choose again for a run of which nothing was issued, when it may be its turn: by what is true now."""
+        prior = state.shape.prior
+        if state.issued or state.prior is None or prior is None or prior.basis is None:
+            return
+        self._note(state, -1)
+        self._choose(state, now_ns)
+        self._note(state, 1)
+
+    def _choose(self, state: SpreadState, now_ns: int) -> None:
+        prior = state.shape.prior
+        assert prior is not None
+        assert prior.basis is not None
+        graph = prior.basis.arriving.slower([device.factor for device in self._machine.devices])
+        device = destination(graph, self._free_ns(len(graph.whole_ns), now_ns), now_ns, self._load)
+        state.follow(prior if device is None else prior.basis.whole_on(device, prior))
 
     def issued(self, state: SpreadState, region: int) -> None:
         """Note that a lane holds a region now."""
@@ -91,12 +106,11 @@ class Streams:
             free.append(math.inf if device.gone or not held else (sum(held) + planned_ns) / len(held))
         return free
 
-    def _asked(self, graph: Arriving, now_ns: int) -> float:
-        """The share of what devices can do that is asked of them, this run included."""
+    def _ask(self, graph: Arriving, now_ns: int) -> None:
+        """Have the load, the share of what devices can do that is asked of them, include one more run."""
         together_ns = graph.together_ns
         self._mean_ns = self._mean_ns + NEWEST * (together_ns - self._mean_ns) if self._mean_ns else together_ns
         window_ns = WINDOW * self._mean_ns
         if window_ns:
             self._load = self._load * math.exp((self._at_ns - now_ns) / window_ns) + together_ns / window_ns
         self._at_ns = now_ns
-        return self._load

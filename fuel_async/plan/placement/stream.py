@@ -71,8 +71,8 @@ def arriving(tables: Tables, plan: Placement, breathe: Breathe = no_breath) -> A
             whole.append(sweep(tables, order, ahead=alone, breathe=breathe).makespan_ns)
     # Worth of a device's time: how much of the whole graph its lanes do in a nanosecond.
     work = [sum([row[device] for row in tables.times_ns]) for device in tables.devices]
-    used = sum([row[device] / work[device] for row, device in zip(tables.times_ns, plan.devices, strict=True)])
-    could = sum([len(lanes) / ns for lanes, ns in zip(tables.lanes_of, work, strict=True) if ns < math.inf])
+    used = sum([row[device] / (work[device] or 1) for row, device in zip(tables.times_ns, plan.devices, strict=True)])
+    could = sum([len(lanes) / ns for lanes, ns in zip(tables.lanes_of, work, strict=True) if 0 < ns < math.inf])
     span = plan.makespan_ns * could
     spread_ns = plan.makespan_ns if len(set(plan.devices)) > 1 else math.inf
     return Arriving(whole, spread_ns, used / span if span else 1.0)
