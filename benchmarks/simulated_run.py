@@ -67,6 +67,8 @@ class _Run:
         self.in_order, self.turn = order is Order.PLANNED, 0
         self.waiting: list[tuple[float, int, int, int]] = []
         self.taken: set[int] = set()
+        #: By port: when the last copy that took it is through.
+        self.sent_ns: dict[int, float] = {}
         self.to_come: list[tuple[float, int, Callable[..., None], tuple[int, ...]]] = []
 
     def memory(self, task: int) -> int:
@@ -155,6 +157,7 @@ class _Run:
             sent_ns = self.now + way.ns_per_byte * self.tables.nbytes[value]
             self.places[value][memory] = sent_ns + way.latency_ns
             if ports:
+                self.sent_ns.update(dict.fromkeys(ports, sent_ns))
                 self.later(sent_ns, self._sent, *ports)
             self.later(sent_ns + way.latency_ns, self.arrive, value, memory)
         self.waiting = kept  # sorted, so a heap
@@ -266,7 +269,8 @@ class _Live(_Run):
             if task is not None:
                 places.update({value: {self.memory(task): self._end_ns(task)} for value in tables.writes[task]})
         left = [task for task in sorted(range(len(tables)), key=self._planned) if task not in self.began_ns]
-        found = live.resweep(tables, self.devices, self.ahead, live.Progress(free_ns, places, left), self.factors)
+        progress = live.Progress(free_ns, places, left, self._ports_ns())
+        found = live.resweep(tables, self.devices, self.ahead, progress, self.factors)
         self.sweeps += 1
         for task in left:
             self.planned_ns[task], self.expected_end_ns[task] = found.starts_ns[task], found.ends_ns[task]
@@ -277,6 +281,15 @@ class _Live(_Run):
                         self.want(value, self.memory(task))
         self.late_ns, self.factors_before = 0.0, list(self.factors)
         self._line_up()
+
+    def _ports_ns(self) -> dict[int, float]:
+        """When ports are through with the copies that are under way or wait."""
+        found = {port: ns for port, ns in self.sent_ns.items() if ns > self.now}
+        for _, _, value, memory in self.waiting:
+            way = self.fleet.ways[self.source[value]][memory]
+            for port in set(way.ports or ()):
+                found[port] = found.get(port, self.now) + way.ns_per_byte * self.tables.nbytes[value]
+        return found
 
     def _planned(self, task: int) -> tuple[float, int]:
         return self.planned_ns[task], task

@@ -53,8 +53,8 @@ class Engine:
         self.preparing = Preparing(session, self.cache, self._plan)
         self._lanes = tuple(session.lanes)
         self._guards = FeedGuards()
-        self.driver = self._make_driver(config)
         self.counters = Counters()
+        self.driver = self._make_driver(config)
         self._here: LoopShare | None = None
         #: Runs that are being prepared, or wait to be admitted.
         self.entering: set[Entering] = set()

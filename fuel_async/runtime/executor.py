@@ -253,6 +253,7 @@ class Executor:
             budget_nbytes=admission.budget_nbytes,
             devices=MappingProxyType(engine.device_statistics()),
             links=MappingProxyType(engine.link_statistics()),
+            plans_failed=counters.plans_failed,
         )
 
     def explain(

@@ -29,6 +29,7 @@ from fuel_async.schedule import (
     RegionFinished,
     Release,
     Replan,
+    Resweep,
     RunAdmitted,
     Runs,
     Stop,
@@ -224,7 +225,7 @@ class Driver:
                     self._deliver(run)
                 case Release():
                     self._release(run)
-                case Bind() | Copy() | Replan():
+                case Bind() | Copy() | Replan() | Resweep():
                     raise InternalError(f"{instruction} is for runs over several devices")
                 case _:
                     assert_never(instruction)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 class Counters:
     """Running totals. Written by whoever ends a run; a reader may see them a moment apart."""
 
-    __slots__ = ("cancelled", "failed", "inline", "kernels", "on_lanes")
+    __slots__ = ("cancelled", "failed", "inline", "kernels", "on_lanes", "plans_failed")
 
     def __init__(self) -> None:
-        self.cancelled = self.failed = self.inline = self.kernels = self.on_lanes = 0
+        self.cancelled = self.failed = self.inline = self.kernels = self.on_lanes = self.plans_failed = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,8 @@ class Statistics:
     links: Mapping[tuple[DeviceLocation, DeviceLocation], LinkStatistics] = field(
         default_factory=lambda: MappingProxyType({})
     )
+    #: Plans of whole runs that could not be made: such runs place their regions one by one.
+    plans_failed: int = 0
 
     @property
     def runs(self) -> int:

@@ -13,6 +13,7 @@ from fuel_async.schedule.events import DeviceGone as DeviceGone
 from fuel_async.schedule.events import Event as Event
 from fuel_async.schedule.events import RegionFailed as RegionFailed
 from fuel_async.schedule.events import RegionFinished as RegionFinished
+from fuel_async.schedule.events import Reswept as Reswept
 from fuel_async.schedule.events import RunAdmitted as RunAdmitted
 from fuel_async.schedule.events import TopologyChanged as TopologyChanged
 from fuel_async.schedule.follow import Judged as Judged
@@ -26,6 +27,7 @@ from fuel_async.schedule.instructions import Instruction as Instruction
 from fuel_async.schedule.instructions import Launch as Launch
 from fuel_async.schedule.instructions import Release as Release
 from fuel_async.schedule.instructions import Replan as Replan
+from fuel_async.schedule.instructions import Resweep as Resweep
 from fuel_async.schedule.instructions import Stop as Stop
 from fuel_async.schedule.invariants import check as check
 from fuel_async.schedule.load_tier import LOAD_TIER_IDLE as LOAD_TIER_IDLE
@@ -47,6 +49,8 @@ from fuel_async.schedule.offers import earliest_finish as earliest_finish
 from fuel_async.schedule.offers import spread_evenly as spread_evenly
 from fuel_async.schedule.prior import Prior as Prior
 from fuel_async.schedule.prior import prior_of as prior_of
+from fuel_async.schedule.rolling import Question as Question
+from fuel_async.schedule.rolling import answer as answer
 from fuel_async.schedule.runs import Runs as Runs
 from fuel_async.schedule.scheduler import Scheduler as Scheduler
 from fuel_async.schedule.shape import LaneShape as LaneShape

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from fuel_async.errors import InternalError
 from fuel_async.ir import Breathe, no_breath
-from fuel_async.schedule.events import Bound, CopyFinished, DeviceGone, Event, RegionFinished, RunAdmitted
-from fuel_async.schedule.instructions import Bind, Copy, Instruction, Launch, Stop
+from fuel_async.schedule.events import Bound, CopyFinished, DeviceGone, Event, RegionFinished, Reswept, RunAdmitted
+from fuel_async.schedule.instructions import Bind, Copy, Instruction, Launch, Resweep, Stop
+from fuel_async.schedule.rolling import answer
 from fuel_async.schedule.spread import SpreadScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fuel_async.schedule.machine import DeviceShape, Links, Prices
     from fuel_async.schedule.offers import Decision, Policy
@@ -45,14 +46,16 @@ def dry_run(
     shape: RunShape,
     gone: Mapping[int, BaseException] | None = None,
     breathe: Breathe = no_breath,
+    took_ns: Callable[[int, int], int] | None = None,
 ) -> DryRun:
     """Play one run of `shape` from admission to its end. Pure, if the policy is; O(regions × devices).
 
-    `gone` are devices, by number, that do nothing any more, and why.
+    `gone` are devices, by number, that do nothing any more, and why. `took_ns(region, device)` is what a region really
+    takes, where that is not what is predicted.
     """
     if shape.spread is None:
         raise InternalError("the plan was made for one device")
-    return _Play(devices, links, policy, shape, shape.spread.prices).run(gone or {}, breathe)
+    return _Play(devices, links, policy, shape, shape.spread.prices, took_ns).run(gone or {}, breathe)
 
 
 class _Play:
@@ -65,9 +68,11 @@ class _Play:
         policy: Policy,
         shape: RunShape,
         prices: Prices,
+        took_ns: Callable[[int, int], int] | None,
     ) -> None:
         self.scheduler = SpreadScheduler(devices, links, policy)
         self.shape, self.prices, self.links = shape, prices, links
+        self.took_ns = took_ns or prices.region_ns
         self.lane_free_ns = [0] * len(self.scheduler.loads)
         self.link_free_ns: dict[tuple[int, int], int] = {}
         self.arrived_ns: dict[tuple[int, int], int] = {}
@@ -105,6 +110,8 @@ class _Play:
                 self._copy(instruction, now_ns)
             case Launch():
                 self._launch(instruction, now_ns)
+            case Resweep():
+                self._later(now_ns, Reswept(0, answer(instruction.question)))
             case Stop():
                 self.error = instruction.error
             case _:
@@ -128,10 +135,10 @@ class _Play:
         arrivals = [self.arrived_ns.get((value, memory), 0) for value in self.shape.spread.reads[region]]
         ready_ns = max([now_ns + self.prices.upload_ns(region, device), self.lane_free_ns[lane], *arrivals])
         self.started_ns[region] = ready_ns
-        took_ns = self.prices.region_ns(region, device)
+        took_ns = self.took_ns(region, device)
         assert took_ns is not None  # it was offered
         self.finished_ns[region] = self.lane_free_ns[lane] = ready_ns + took_ns
-        self._later(self.finished_ns[region], RegionFinished(0, region))
+        self._later(self.finished_ns[region], RegionFinished(0, region, took_ns))
 
     def _later(self, at_ns: int, event: Event) -> None:
         heapq.heappush(self.to_come, (at_ns, next(self.order), event))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fuel_async.schedule.machine import DeviceShape
+    from fuel_async.schedule.prior import Prior
     from fuel_async.schedule.shape import LaneShape, RunShape
 
 #: The `run` of an event that is about no run.
@@ -28,10 +29,11 @@ class RunAdmitted:
 
 @record
 class RegionFinished:
-    """A lane is through with a region, and its results are there."""
+    """A lane is through with a region, and its results are there. 0 for `took_ns`, its work, where nobody measured."""
 
     run: int
     region: int
+    took_ns: int = 0
 
 
 @record
@@ -87,6 +89,14 @@ class CopyFailed:
 
 
 @record
+class Reswept:
+    """What was left of a run has been placed anew: it goes by another plan, if it is still there."""
+
+    run: int
+    prior: Prior
+
+
+@record
 class AloneEnded:
     """Everything of a run on the short way has settled, well or not: nothing works for it any more."""
 
@@ -127,6 +137,7 @@ Event: TypeAlias = (
     | BindFailed
     | CopyFinished
     | CopyFailed
+    | Reswept
     | AloneEnded
     | DeviceAdded
     | DeviceGone

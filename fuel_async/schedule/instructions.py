@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from fuel_async.schedule.record import record
+
+if TYPE_CHECKING:
+    from fuel_async.schedule.rolling import Question
 
 
 @record
@@ -67,4 +70,12 @@ class Release:
     run: int
 
 
-Instruction: TypeAlias = Launch | Bind | Copy | Stop | Replan | Deliver | Release
+@record
+class Resweep:
+    """Place what is left of the run anew, with `answer`, and tell: `Reswept`. Off the loop; nobody waits for it."""
+
+    run: int
+    question: Question
+
+
+Instruction: TypeAlias = Launch | Bind | Copy | Stop | Replan | Resweep | Deliver | Release

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from fuel_async.schedule.machine import Hop, Links, Machine
+    from fuel_async.schedule.prior import Prior
     from fuel_async.schedule.shape import RunShape
     from fuel_async.schedule.spread_state import SpreadState
 
@@ -38,7 +39,7 @@ class _Way(NamedTuple):
 
 
 class _Alike:
-    """Runs of one shape, nothing of which was issued, that got no slot: they differ in nothing but their turn."""
+    """Runs of one shape and plan, nothing of which was issued, that got no slot: only their turns differ."""
 
     __slots__ = ("count", "pass_over", "stands")
 
@@ -95,7 +96,7 @@ class Look:
         self._claimed: set[int] = set()
         #: What runs of which nothing was issued have in common, until something changes.
         self._ways: dict[tuple[RunShape, int], list[_Way]] = {}
-        self._alike: dict[RunShape, _Alike] = {}
+        self._alike: dict[tuple[RunShape, Prior | None], _Alike] = {}
         #: What the run that is looked at stands in line for.
         self._stands: list[Offer] = []
 
@@ -105,7 +106,7 @@ class Look:
         The further back they stand, the fewer of them are looked at, so that a long line costs little: the 1st to 4th,
         then the 6th, 9th, 13th, 19th and so on. All of them count for the lanes that they wait for.
         """
-        alike = self._alike.get(state.shape)
+        alike = self._alike.get((state.shape, state.prior))
         if alike is None or not alike.pass_over or not _untouched(state):
             self._stands = []
             return False
@@ -122,7 +123,7 @@ class Look:
     def got_none(self, state: SpreadState) -> None:
         """Note that the run was looked at and got no slot."""
         if _untouched(state):
-            alike = self._alike.setdefault(state.shape, _Alike())
+            alike = self._alike.setdefault((state.shape, state.prior), _Alike())
             alike.count += 1
             alike.pass_over, alike.stands = max(alike.count // 2 - 1, 0), self._stands
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from fuel_async.schedule.offers import Offer
     from fuel_async.schedule.shape import LaneShape
+    from fuel_async.schedule.spread_state import SpreadState
 
 #: The host's memory.
 HOST = 0
@@ -125,11 +126,20 @@ class LaneQueue(LaneLoad):
         self.drop(job, now_ns)
         self.add(job, ready_ns, predicted_ns, now_ns)
 
+    def end_ns(self, job: tuple[int, int], now_ns: int) -> int:
+        """When it is expected to be through with a job that it holds."""
+        ready_ns, predicted_ns = self.jobs[job]
+        at_ns = max(self._before_ns(job, now_ns), ready_ns) + predicted_ns
+        return 2 * now_ns - at_ns if at_ns < now_ns else at_ns
+
     def free_ns(self, now_ns: int, until: tuple[int, int] | None = None) -> int:
         """When it is expected to be through with what it holds, or with what it holds before a job.
 
         What is overdue is expected to be as late again.
         """
+        return max(self._before_ns(until, now_ns), now_ns)
+
+    def _before_ns(self, until: tuple[int, int] | None, now_ns: int) -> int:
         at_ns = self.since_ns
         for job, (ready_ns, predicted_ns) in self.jobs.items():
             if job == until:
@@ -137,7 +147,7 @@ class LaneQueue(LaneLoad):
             at_ns = max(at_ns, ready_ns) + predicted_ns
             if at_ns < now_ns:
                 at_ns = 2 * now_ns - at_ns
-        return max(at_ns, now_ns)
+        return at_ns
 
 
 @dataclass(slots=True)
@@ -151,6 +161,9 @@ class DeviceLoad:
     gone: BaseException | None = None
     #: Predicted time of what others than this executor have in flight there.
     foreign_ns: int = 0
+    #: Planned time of what runs have for it and have not issued, and how many times longer than promised regions take.
+    planned_ns: int = 0
+    factor: float = 1.0
     #: Regions given to it so far; one that joins later starts with what the others have.
     given: int = 0
 
@@ -213,6 +226,12 @@ class Machine:
         """Note that a lane is given a region as offered."""
         self.devices[offer.device].given += 1
         self.lanes[offer.lane].add(job, offer.ready_ns, offer.predicted_ns, now_ns)
+
+    def take_shares(self, state: SpreadState, memories: AbstractSet[int]) -> None:
+        """Note that a run holds its share of more memories."""
+        for memory in memories:
+            state.memories.add(memory)
+            self.memories[memory].held_nbytes += state.spread.share_nbytes
 
     @property
     def roomy(self) -> bool:

@@ -10,11 +10,12 @@ behind, moves that seem to gain something cost more: values are sent ahead to wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fuel_async.ir import Breathe, no_breath
-from fuel_async.plan import STAYS, Fleet, Problem, Way, place
+from fuel_async.plan import STAYS, Fleet, Problem, Way, arriving, place, tables_of
+from fuel_async.schedule.basis import Basis
 from fuel_async.schedule.machine import HOST
 
 if TYPE_CHECKING:
@@ -42,6 +43,31 @@ class Prior:
     #: that is needed first.
     sends: Sequence[Sequence[tuple[int, int]]]
     makespan_ns: int
+    #: When each region would end, where that is known.
+    ends_ns: Sequence[int] = ()
+    #: What it was made from, if it was made and is not just told.
+    basis: Basis | None = None
+    #: Whether all of it is for one device, however late that is.
+    is_whole: bool = False
+    #: How urgent each region is: the earlier it would start, the more.
+    ranks: Sequence[int] = field(init=False)
+    #: By device: its regions in the order of their starts.
+    queues: Sequence[Sequence[int]] = field(init=False)
+    #: By region, how long it would take; 0 where that is not known.
+    took_ns: Sequence[int] = field(init=False)
+    #: By device, how long all that it has would take.
+    work_ns: Sequence[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        queues: list[list[int]] = [[] for _ in range(max(self.devices, default=-1) + 1)]
+        for region in sorted(range(len(self.starts_ns)), key=self.starts_ns.__getitem__):
+            queues[self.devices[region]].append(region)
+        took_ns = [end_ns - start_ns for start_ns, end_ns in zip(self.starts_ns, self.ends_ns, strict=False)]
+        took_ns = took_ns or [0] * len(self.starts_ns)
+        object.__setattr__(self, "took_ns", took_ns)
+        object.__setattr__(self, "work_ns", [sum([took_ns[region] for region in queue]) for queue in queues])
+        object.__setattr__(self, "queues", queues)
+        object.__setattr__(self, "ranks", [-start_ns for start_ns in self.starts_ns])
 
     def choose(
         self,
@@ -69,6 +95,8 @@ class Prior:
         planned = next((offer for offer in offers if offer.device == self.devices[region]), best)
         if planned is best or (planned.tight and not best.tight):
             return best
+        if self.is_whole:
+            return planned
         late_ns = planned.start_ns - since_ns - self.starts_ns[region]
         if late_ns <= FAR_BEHIND * self.makespan_ns:
             return planned
@@ -91,14 +119,22 @@ def prior_of(
     problem = problem_of(shape, devices, links, gone)
     if problem is None:
         return None
-    placement = place(problem, breathe=breathe)
-    memories = [device.memory for device, _ in devices]
+    tables = tables_of(problem, breathe)
+    placement = place(problem, breathe=breathe, tables=tables)
+    basis = Basis(tables, placement, _memories(devices, gone), shape.spread, arriving(tables, placement, breathe))
     return Prior(
         devices=list(placement.devices),
         starts_ns=[int(start) for start in placement.starts_ns],
-        sends=_sends(shape.spread, placement.devices, placement.starts_ns, memories),
+        sends=basis.sends(placement.devices, placement.starts_ns),
         makespan_ns=int(placement.makespan_ns),
+        ends_ns=[int(end) for end in placement.ends_ns],
+        basis=basis,
     )
+
+
+def _memories(devices: Sequence[tuple[DeviceShape, Sequence[LaneShape]]], gone: AbstractSet[int]) -> list[int]:
+    """The memories of a problem, by their numbers there."""
+    return sorted({HOST, *[device.memory for number, (device, _) in enumerate(devices) if number not in gone]})
 
 
 def problem_of(
@@ -114,7 +150,7 @@ def problem_of(
     spread = shape.spread
     assert spread is not None
     there = [device for device in range(len(devices)) if device not in gone]
-    memories = sorted({HOST, *[devices[device][0].memory for device in there]})
+    memories = _memories(devices, gone)
     number = {memory: place for place, memory in enumerate(memories)}
     ways = _ways(memories, links, max(spread.nbytes, default=1))
     times_ns = [_times(spread, region, len(devices), there) for region in range(len(shape))]
@@ -165,20 +201,3 @@ def _ways(memories: Sequence[int], links: Links, largest_nbytes: int) -> Sequenc
             row.append(Way(float(latency_ns), per_byte, (over[0], over[-1])))
         ways.append(row)
     return ways
-
-
-def _sends(
-    spread: SpreadShape, devices: Sequence[int], starts_ns: Sequence[float], memories: Sequence[int]
-) -> list[list[tuple[int, int]]]:
-    first: dict[tuple[int, int], float] = {}
-    for region, reads in enumerate(spread.reads):
-        memory = memories[devices[region]]
-        for value in reads:
-            pair = value, memory
-            first[pair] = min(first.get(pair, math.inf), starts_ns[region])
-    sends: list[list[tuple[int, int]]] = [[] for _ in spread.reads]
-    for value, memory in sorted(first, key=lambda pair: (first[pair], pair)):
-        producer = spread.producers[value]
-        if producer >= 0:
-            sends[producer].append((value, memory))
-    return sends

@@ -42,7 +42,7 @@ class RunShape:
         roots = [region for region, count in enumerate(missing) if not count]
         ranks: list[int] = []
         if self.spread is not None and self.prior is not None:
-            ranks = [-start_ns for start_ns in self.prior.starts_ns]
+            ranks = list(self.prior.ranks)
             roots.sort(key=ranks.__getitem__, reverse=True)
         elif self.spread is not None:
             ranks = [0] * len(missing)

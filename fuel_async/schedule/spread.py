@@ -9,13 +9,12 @@ in, from the first such region to its end; of those that its pins demand, from i
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import deque
 from typing import TYPE_CHECKING
 
 from fuel_async.errors import InvariantBroken, TransferFailed, UserError
 from fuel_async.schedule.alone import Alone
-from fuel_async.schedule.arrival import arrival
+from fuel_async.schedule.copies import Copies
 from fuel_async.schedule.devices import Devices
 from fuel_async.schedule.events import (
     AloneEnded,
@@ -27,16 +26,22 @@ from fuel_async.schedule.events import (
     DeviceGone,
     Event,
     RegionFinished,
+    Reswept,
     RunAdmitted,
     TopologyChanged,
 )
-from fuel_async.schedule.instructions import Bind, Copy, Instruction, Launch, Replan
+from fuel_async.schedule.guard import waits_for_another
+from fuel_async.schedule.instructions import Instruction, Replan
+from fuel_async.schedule.line import Line
 from fuel_async.schedule.look import Look
-from fuel_async.schedule.machine import HOST, DeviceShape, Hop, LinkLoad, Links, Machine
+from fuel_async.schedule.machine import HOST, DeviceShape, Links, Machine
 from fuel_async.schedule.offers import POLICIES, Decision, Offer, Policy, earliest_finish
+from fuel_async.schedule.programs import Programs
+from fuel_async.schedule.rolling import Rolling
 from fuel_async.schedule.runs import STORY_LENGTH, Runs
 from fuel_async.schedule.spread_state import SpreadState
 from fuel_async.schedule.state import Phase
+from fuel_async.schedule.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +66,9 @@ class SpreadScheduler(Runs[SpreadState]):
         self.loads = self.machine.lanes
         #: The time of the event that is handled, or of the last one: it never falls.
         self.now_ns = 0
-        #: Runs with candidates, in the order of their turns: (-priority, turn, run).
-        self._line: list[tuple[int, int, int]] = []
+        #: Runs with candidates.
+        self._line = Line()
+        self.copies = Copies(self.machine, links)
         #: Whether something happened by which a region that waits might go somewhere now.
         self.look_again = False
         #: The last decisions, oldest first.
@@ -71,12 +77,16 @@ class SpreadScheduler(Runs[SpreadState]):
         self.alone = Alone(self.machine)
         self._asks = policy not in POLICIES.values()
         self._changes = Devices(self)
+        self._programs = Programs(self)
+        self._streams = Streams(self.machine)
+        self._rolling = Rolling(self.machine, self.copies, self._streams)
         self._handlers = {
             **self._handlers,
             RunAdmitted: self._admit,
             RegionFinished: self._finished,
-            Bound: self._bound,
-            BindFailed: self._bind_failed,
+            Bound: self._programs.ready,
+            BindFailed: self._programs.failed,
+            Reswept: self._swept,
             CopyFinished: self._copy_finished,
             CopyFailed: self._copy_failed,
             DeviceAdded: self._changes.added,
@@ -117,7 +127,7 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def waiting(self) -> list[SpreadState]:
         """The runs that have regions to place, in the order of their turns."""
-        return [self.runs[run] for _, _, run in self._line]
+        return [self.runs[run] for run in self._line]
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -127,14 +137,20 @@ class SpreadScheduler(Runs[SpreadState]):
         # Behind all that wait already, before the one that was served last.
         state = SpreadState(event.run, event.shape, event.priority, self._turn - 1, event.resident)
         state.since_ns = self.now_ns
+        if self._policy is not earliest_finish:
+            state.follow(None)
+        self._streams.admitted(state, self.now_ns)
         state.pinned_memories = self.machine.memories_of(set(state.spread.pins))
         self.runs[event.run] = state
         error = self._changes.hopeless(state)
         return self._go_on(state) if error is None else self._stop(state, error)
 
     def _finished(self, event: RegionFinished) -> Sequence[Instruction]:
-        region, state = event.region, self._known(event.run, "only admitted runs settle regions")
-        memory = self.machine.memory_of(self._give_back(state, region))
+        region, state = event.region, self.known(event.run, "only admitted runs settle regions")
+        promised_ns = state.promised_ns.get(region, 0)
+        lane = self.give_back(state, region)
+        memory = self.machine.memory_of(lane)
+        self._streams.learn(self.machine.device_of[lane], event.took_ns, promised_ns)
         state.finished.add(region)
         state.left -= 1
         if state.phase is Phase.DRAINING:
@@ -144,23 +160,29 @@ class SpreadScheduler(Runs[SpreadState]):
         for value in state.spread.writes[region]:
             state.places[value][memory] = self.now_ns
         owed = state.owed.intersection(state.spread.writes[region])
-        told = self._send_ahead(state, region, memory)
+        prior = state.prior
+        told = [] if prior is None else self.copies.send(state, prior.sends[region], memory, self.now_ns)
+        told += self._rolling.finished(state, event, lane, self.now_ns)
         if memory == HOST:
             state.owed -= owed
             return [*told, *self._go_on(state)]
-        for value in sorted(owed):
-            hops = self.links.route(memory, HOST, state.spread.nbytes[value])
-            if hops is None:
-                error = TransferFailed(self.machine.name_of(memory), "the host", "there is no way")
-                return [*told, *self._stop(state, error)]
-            told += self._copies(state, [(value, hop) for hop in hops])
-        return [*told, *self._go_on(state)]
+        home = self.copies.bring_home(state, sorted(owed), memory, self.now_ns)
+        if isinstance(home, TransferFailed):
+            return [*told, *self._stop(state, home)]
+        return [*told, *home, *self._go_on(state)]
+
+    def _swept(self, event: Reswept) -> Sequence[Instruction]:
+        state = self.runs.get(event.run)
+        if state is None or state.phase is not Phase.RUNNING:
+            return ()
+        self.look_again = True
+        return self._rolling.swept(state, event, self.now_ns)
 
     def _go_on(self, state: SpreadState) -> Sequence[Instruction]:
         if not state.left and not state.owed:
             return self._deliver(state)
         self.look_again = True
-        self._enqueue(state)
+        self._line.enter(state)
         return ()
 
     # --- ends -------------------------------------------------------------------------------------
@@ -168,6 +190,10 @@ class SpreadScheduler(Runs[SpreadState]):
     def stop_run(self, state: SpreadState, error: BaseException | None) -> Sequence[Instruction]:
         """End a run early: nothing more of it is issued."""
         return self._stop(state, error)
+
+    def drained_run(self, state: SpreadState) -> Sequence[Instruction]:
+        """End a run that was stopped, when nothing is under way for it."""
+        return self._drained(state)
 
     def replan_run(self, state: SpreadState) -> Sequence[Instruction]:
         """Let a run of which nothing was issued begin anew."""
@@ -180,10 +206,11 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def _withdraw(self, state: SpreadState) -> None:
         """Take a run out of the line, and what is held back for programs to be ready off the lanes."""
-        self._leave(state)
+        self._line.leave(state)
+        self._streams.follow(state, None)
         for held_back in state.binding.values():
             while held_back:
-                self._give_back(state, held_back.pop())
+                self.give_back(state, held_back.pop())
 
     def _end(self, state: SpreadState) -> tuple[Instruction, ...]:
         if not state.quiet:  # delivered, and what tells of a copy's arrival is late
@@ -199,25 +226,26 @@ class SpreadScheduler(Runs[SpreadState]):
         state.memories.clear()
 
     def _abandon(self, state: SpreadState) -> None:
-        self._leave(state)
+        self._line.leave(state)
+        self._streams.follow(state, None)
         for region in list(state.in_flight):
-            self._give_back(state, region)
-        for hop in state.arriving.values():
-            self.machine.links[hop.source, hop.memory].give(hop.copy_ns, self.now_ns)
+            self.give_back(state, region)
+        self.copies.give_up(state, self.now_ns)
         self._give_shares_back(state)
 
-    def _known(self, run: int, law: str) -> SpreadState:
+    def known(self, run: int, law: str) -> SpreadState:
+        """A run that is under way; `InvariantBroken`, of that law, when it is not."""
         state = self.runs.get(run)
         if state is None:
             raise InvariantBroken(law, f"run {run}", self.story(run))
         return state
 
     def _settle(self, run: int, region: int) -> SpreadState:
-        state = self._known(run, "only admitted runs settle regions")
-        self._give_back(state, region)
+        state = self.known(run, "only admitted runs settle regions")
+        self.give_back(state, region)
         return state
 
-    def _give_back(self, state: SpreadState, region: int) -> int:
+    def give_back(self, state: SpreadState, region: int) -> int:
         """Take a region off its lane; return the lane."""
         lane = state.settle(region)
         del state.promised_ns[region]
@@ -226,32 +254,6 @@ class SpreadScheduler(Runs[SpreadState]):
         return lane
 
     # --- copies -----------------------------------------------------------------------------------
-
-    def _send_ahead(self, state: SpreadState, region: int, memory: int) -> list[Instruction]:
-        """Send what a region has made to where the plan has its readers, if the run is at work there already."""
-        prior = state.shape.prior
-        if prior is None:
-            return []
-        ready = {self.machine.devices[device].shape.memory for device in state.bound}
-        told: list[Instruction] = []
-        for value, to in prior.sends[region]:
-            if to in ready and to in state.memories and state.readers_left[value]:
-                hops = self.links.route(memory, to, state.spread.nbytes[value]) if to != memory else None
-                told += self._copies(state, [(value, hop) for hop in hops or ()])
-        return told
-
-    def _copies(self, state: SpreadState, copies: Sequence[tuple[int, Hop]]) -> list[Instruction]:
-        told: list[Instruction] = []
-        for value, hop in copies:
-            places = state.places[value]
-            if hop.memory in places:  # there, or on its way for another reader
-                continue
-            load = self.machine.links.setdefault((hop.source, hop.memory), LinkLoad())
-            places[hop.memory] = max(self.now_ns, places[hop.source], load.free_ns) + hop.copy_ns
-            load.take(hop.copy_ns, places[hop.memory])
-            state.arriving[value, hop.memory] = hop
-            told.append(Copy(state.run, value, hop.source, hop.memory))
-        return told
 
     def _copy_finished(self, event: CopyFinished) -> Sequence[Instruction]:
         state = self._arrived(event)
@@ -269,61 +271,13 @@ class SpreadScheduler(Runs[SpreadState]):
         return self._drained(state) if state.phase is Phase.DRAINING else self._stop(state, event.error)
 
     def _arrived(self, event: CopyFinished | CopyFailed) -> SpreadState:
-        state = self._known(event.run, "a copy ends once")
-        hop = state.arriving.pop((event.value, event.memory), None)
-        if hop is None:
+        state = self.known(event.run, "a copy ends once")
+        if not self.copies.ended(state, event, self.now_ns):
             found = f"value {event.value} of run {event.run} in memory {event.memory}"
             raise InvariantBroken("a copy ends once", found, self.story(event.run))
-        self.machine.links[hop.source, hop.memory].give(hop.copy_ns, self.now_ns)
         return state
 
-    # --- programs ---------------------------------------------------------------------------------
-
-    def _bound(self, event: Bound) -> Sequence[Instruction]:
-        state, held_back = self._ready(event)
-        told: list[Instruction] = []
-        state.bound.add(event.device)
-        while held_back:  # a run that stops takes the rest back
-            told += self._launch_late(state, held_back.pop(0))
-        del state.binding[event.device]
-        return [*told, *self._drained(state)] if state.phase is Phase.DRAINING else told
-
-    def _bind_failed(self, event: BindFailed) -> Sequence[Instruction]:
-        state, _ = self._ready(event)
-        told = self._stop(state, event.error) if state.phase is Phase.RUNNING else ()
-        del state.binding[event.device]
-        return [*told, *self._drained(state)]
-
-    def _ready(self, event: Bound | BindFailed) -> tuple[SpreadState, list[int]]:
-        state = self._known(event.run, "programs become ready once")
-        held_back = state.binding.get(event.device)
-        if held_back is None:
-            found = f"run {event.run}, device {event.device}"
-            raise InvariantBroken("programs become ready once", found, self.story(event.run))
-        return state, held_back
-
-    def _launch_late(self, state: SpreadState, region: int) -> Sequence[Instruction]:
-        """Submit what was held back, by what is true now."""
-        lane = state.in_flight[region]
-        memory, waits = self.machine.memory_of(lane), state.waits(region)
-        come = arrival(state, region, memory, self.machine, self.links, self.now_ns, behind=lane if waits else None)
-        if come is None:  # a link has gone since it was placed
-            self._give_back(state, region)
-            return self._stop(state, TransferFailed("its inputs", self.machine.name_of(memory), "there is no way"))
-        self.machine.lanes[lane].delay((state.run, region), come.ready_ns, self.now_ns)
-        return [*self._copies(state, come.copies), Launch(state.run, region, lane, waits)]
-
     # --- placing ----------------------------------------------------------------------------------
-
-    def _enqueue(self, state: SpreadState) -> None:
-        if state.candidates and state.entry is None:
-            state.entry = (-state.priority, state.turn, state.run)
-            insort(self._line, state.entry)
-
-    def _leave(self, state: SpreadState) -> None:
-        if state.entry is not None:
-            del self._line[bisect_left(self._line, state.entry)]
-            state.entry = None
 
     def _fill(self) -> list[Instruction]:
         """Give free slots to candidates: the run of highest priority first, then whoever has waited for most turns."""
@@ -349,10 +303,12 @@ class SpreadScheduler(Runs[SpreadState]):
         told: list[Instruction] = []
         line, machine, place = self._line, self.machine, 0
         while place < min(len(line), look.of_line) and look.left > 0 and machine.roomy:
-            state = self.runs[line[place][2]]
+            state = self.runs[line[place]]
             if look.passes_over(state):
                 place += 1
-            elif (done := self._place_first(state, look)) is not None:
+                continue
+            self._streams.looked_at(state, self.now_ns)
+            if (done := self._place_first(state, look)) is not None:
                 told += done
                 look.changed()
             else:
@@ -381,6 +337,8 @@ class SpreadScheduler(Runs[SpreadState]):
                 return self._stop(state, error)
             if behind is not None and chosen.lane != behind:  # better there than behind, once it may go there
                 continue
+            if waits_for_another(state, region, chosen, self.machine, look, self.now_ns):
+                continue
             look.stand(chosen)
             if self.loads[chosen.lane].free:
                 self.decisions.append(Decision(state.run, region, offers, chosen))
@@ -388,8 +346,8 @@ class SpreadScheduler(Runs[SpreadState]):
         return None
 
     def _choose(self, state: SpreadState, region: int, offers: Sequence[Offer], look: Look) -> Offer:
-        prior = state.shape.prior
-        if prior is not None and self._policy is earliest_finish:
+        prior = state.prior
+        if prior is not None:
             return prior.choose(region, state.since_ns, offers, self.machine, state.spread.nbytes, look.route)
         chosen = self._policy(offers)
         if chosen not in offers:
@@ -398,19 +356,18 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def _issue(self, state: SpreadState, region: int, offer: Offer) -> Sequence[Instruction]:
         device, machine = offer.device, self.machine
-        for memory in state.shares_for(machine.devices[device].shape.memory):
-            state.memories.add(memory)
-            machine.memories[memory].held_nbytes += state.spread.share_nbytes
+        is_first = not state.issued
+        machine.take_shares(state, state.shares_for(machine.devices[device].shape.memory))
+        if is_first:
+            self._rolling.begin(state)
+        self._streams.issued(state, region)
         state.issue(region, offer.lane)
         state.promised_ns[region] = offer.predicted_ns
         machine.take((state.run, region), offer, self.now_ns)
-        self._leave(state)
-        self._turn += 2
-        state.turn = self._turn
-        self._enqueue(state)
-        if device in state.bound:
-            launch = Launch(state.run, region, offer.lane, state.waits(region))
-            return [*self._copies(state, offer.copies), launch]
-        held_back = state.binding.setdefault(device, [])
-        held_back.append(region)
-        return [Bind(state.run, device)] if len(held_back) == 1 else []
+        self._line.leave(state)
+        if state.prior is None or not state.prior.is_whole:  # those finish what they have begun before others begin
+            self._turn += 2
+            state.turn = self._turn
+        self._line.enter(state)
+        told = self._programs.launch(state, region, offer)
+        return [*told, *self._programs.ahead(state)] if is_first else told

@@ -47,6 +47,14 @@ def check_machine(scheduler: SpreadScheduler) -> None:
             raise InvariantBroken("a run on the short way is stopped with its device", f"run {run}")
         shares[machine.memory_of(one.lane)] += one.share_nbytes
         jobs[one.lane][run, 0] = one.predicted_ns
+    planned = Counter[int]()
+    for state in runs:
+        if state.prior is not None:
+            for region, device in enumerate(state.prior.devices):
+                planned[device] += 0 if state.is_issued(region) else state.prior.took_ns[region]
+    for number, place in enumerate(machine.devices):
+        if place.planned_ns != planned[number]:
+            raise InvariantBroken("what is planned and not issued is counted right", f"device {number}: {place}")
     for memory, load in machine.memories.items():
         if not load.held_nbytes == shares[memory] <= load.budget_nbytes:
             raise InvariantBroken(

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fuel_async.schedule.machine import Hop
+    from fuel_async.schedule.prior import Prior
+    from fuel_async.schedule.rolling import Course
     from fuel_async.schedule.shape import RunShape, SpreadShape
 
 
@@ -19,9 +21,11 @@ class SpreadState(RunState):
     """The state of one run over several memories. Pure, as its base is."""
 
     __slots__ = (
+        "_passed",
         "arriving",
         "binding",
         "bound",
+        "course",
         "entry",
         "issued",
         "memories",
@@ -29,7 +33,9 @@ class SpreadState(RunState):
         "pinned_memories",
         "places",
         "plain",
+        "prior",
         "promised_ns",
+        "ranks",
         "readers_left",
         "since_ns",
         "spread",
@@ -64,6 +70,9 @@ class SpreadState(RunState):
         self.promised_ns: dict[int, int] = {}
         #: Whether anything was done for it.
         self.issued = False
+        self.follow(shape.prior)
+        #: How it does beside its plan, where that is looked at.
+        self.course: Course | None = None
         #: When it was admitted.
         self.since_ns = 0
         #: Its place in the line of runs with candidates; None while it has none.
@@ -75,7 +84,35 @@ class SpreadState(RunState):
         others = len(self.candidates) - 1
         super().issue(region, lane)
         if len(self.candidates) > max(others, 1):
-            self.candidates.sort(key=self.shape.ranks.__getitem__, reverse=True)
+            self.candidates.sort(key=self.ranks.__getitem__, reverse=True)
+
+    def follow(self, prior: Prior | None) -> None:
+        """Go by another plan from now on."""
+        self.prior = prior
+        #: How urgent each region is.
+        self.ranks = self.shape.ranks if prior is self.shape.prior or prior is None else prior.ranks
+        #: By device: regions at the head of the plan's queue that have been issued.
+        self._passed = [] if prior is None else [0] * len(prior.queues)
+        if self.issued:
+            self.candidates.sort(key=self.ranks.__getitem__, reverse=True)
+
+    def next_on(self, device: int) -> int | None:
+        """The first region that the plan has left for a device."""
+        if self.prior is None or device >= len(self._passed):
+            return None
+        queue, passed = self.prior.queues[device], self._passed[device]
+        while passed < len(queue) and self.is_issued(queue[passed]):
+            passed += 1
+        self._passed[device] = passed
+        return queue[passed] if passed < len(queue) else None
+
+    def is_issued(self, region: int) -> bool:
+        """Whether a region was given to a lane."""
+        return region in self.finished or region in self.in_flight
+
+    def made_for(self, need: int, region: int) -> Sequence[int]:
+        """The values of a region that another reads."""
+        return [value for value in self.spread.reads[region] if self.spread.producers[value] == need]
 
     def held_ns(self, region: int) -> int:
         """The time that a lane holds for the region while it is in flight."""

@@ -30,6 +30,7 @@ from fuel_async.schedule import (
     RegionFinished,
     Release,
     Replan,
+    Resweep,
     RunAdmitted,
     RunShape,
     SpreadScheduler,
@@ -219,6 +220,8 @@ class Checked(SpreadScheduler):
                 return f"{run} stop" + ("" if error is None else f" {type(error).__name__}")
             case Replan(run):
                 return f"{run} replan"
+            case Resweep(run, _):
+                return f"{run} resweep"
             case Deliver(run):
                 return f"{run} done"
             case Release(run):

@@ -25,7 +25,7 @@ from fuel_async.schedule import (
 )
 from fuel_async.schedule.prior import FAR_BEHIND, problem_of
 from tests.schedule.play import Play
-from tests.schedule.spread_support import Mesh, gpu, spread
+from tests.schedule.spread_support import Checked, Mesh, gpu, spread
 
 DEVICES = [gpu(1), gpu(2)]
 
@@ -126,6 +126,47 @@ def test_nothing_is_sent_to_where_the_run_is_not_at_work_yet() -> None:
     dry = dry_run(DEVICES, Mesh(), earliest_finish, shape)
     assert devices_of(dry) == {0: 0, 1: 1}
     assert [copy[:3] for copy in dry.copies] == [(0, 0, 1), (1, 1, 2)]
+
+
+def ahead(budget: int = 1_000) -> Checked:
+    """A run that follows a on the first device with b on the second, which others keep busy."""
+    machine = Checked(gpu(1), gpu(2, slots=1, budget=budget), binds=False)
+    machine.admit(1, spread("a=5000@1", outputs=""))
+    machine.bound(1, 1)
+    prior = Prior([0, 1], [0, 140], [[(0, 2)], []], 24_000)
+    assert machine.admit(0, replace(spread("a=100 b:a=100", outputs=""), prior=prior)).startswith("0 bind 0")
+    machine.bound(0, 0)
+    return machine
+
+
+def test_devices_of_the_plan_are_made_ready_with_the_first_region() -> None:
+    machine = ahead()
+    assert machine.runs[0].binding == {1: []}
+    assert machine.runs[0].memories == {1, 2}
+    machine.bound(0, 1)
+    assert machine.finish(0, "a") == "0a 1>2"
+
+
+def test_not_where_memory_is_short() -> None:
+    machine = ahead(budget=22)
+    assert machine.runs[0].binding == {}
+    assert machine.runs[0].memories == {1}
+
+
+def test_a_run_goes_on_when_a_device_refuses_that() -> None:
+    machine = ahead()
+    assert machine.bind_failed(0, 1, ArithmeticError("as told")) == ""
+    machine.finish(0, "a")
+    assert machine.finish(1, "a") == "1 done, 1 end, 0 bind 1"
+    assert machine.bind_failed(0, 1, ArithmeticError("as told")) == "0 stop ArithmeticError, 0 end"
+    assert machine.idle
+
+
+def test_a_run_that_ends_meanwhile_waits_for_its_programs() -> None:
+    machine = ahead()
+    assert machine.cancel(0) == "0 stop"
+    assert machine.finish(0, "a") == ""
+    assert machine.bound(0, 1) == "0 end"
 
 
 def test_a_device_that_is_gone_takes_no_part() -> None:

@@ -377,7 +377,7 @@ def test_the_story_of_a_run_is_what_was_heard_of_it_and_said_about_it(scheduler:
     first, second, third = machine.story(1)
     assert first.startswith("RunAdmitted(run=1")
     assert first.endswith("-> Launch(run=1, region=0, lane=0, waits=())")
-    assert second == "RegionFinished(run=1, region=0) -> Launch(run=2, region=0, lane=0, waits=())"
+    assert second == "RegionFinished(run=1, region=0, took_ns=0) -> Launch(run=2, region=0, lane=0, waits=())"
     assert third == "CancelRequested(run=1) -> Stop(run=1, error=None), Release(run=1)"
     assert [line.split("(")[0] for line in machine.story(2)] == ["RunAdmitted", "RegionFinished"]
     assert machine.story(2)[0].endswith("-> nothing")

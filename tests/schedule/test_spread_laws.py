@@ -47,7 +47,7 @@ def test_the_state_that_is_broken_below() -> None:
     ("law", "broken"),
     [
         ("was promised a time", lambda m: m.runs[1].promised_ns.update({3: 5})),
-        ("stands in line while", lambda m: m._leave(m.runs[2])),
+        ("stands in line while", lambda m: m._line.leave(m.runs[2])),
         ("readers .* counted right", lambda m: m.runs[1].readers_left.__setitem__(1, 1)),
         ("not in the host's memory yet is owed", lambda m: m.runs[1].owed.discard(1)),
         ("not in the host's memory yet is owed", lambda m: m.runs[1].owed.add(2)),
@@ -64,7 +64,8 @@ def test_the_state_that_is_broken_below() -> None:
         ("a lane is free while", lambda m: setattr(m.loads[0], "free", True)),
         ("a lane is free while", lambda m: setattr(m.machine.devices[2], "gone", ValueError())),
         ("a link holds the copies", lambda m: m.runs[1].arriving.update({(4, 2): Hop(0, 2, 7)})),
-        ("by priority and turn", lambda m: m._line.reverse()),
+        ("by priority and turn", lambda m: m._line._entries.reverse()),
+        ("planned and not issued", lambda m: setattr(m.machine.devices[0], "planned_ns", 5)),
         ("do not idle while", lambda m: _idle(m)),
         ("a stopped run only waits", lambda m: setattr(m.runs[2], "phase", Phase.DRAINING)),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -27,11 +29,14 @@ from fuel_async.schedule import (
     RegionFinished,
     Release,
     Replan,
+    Reswept,
     RunAdmitted,
     RunShape,
     SpreadShape,
     Stop,
     TopologyChanged,
+    answer,
+    prior_of,
 )
 from tests.schedule.spread_support import Checked, DeviceParts, Mesh, Speeds, cpu, gpu, spread
 from tests.schedule.world import Account, World
@@ -115,6 +120,8 @@ class Machines(RuleBasedStateMachine):
     @rule(target=runs, data=st.data(), priority=st.integers(-1, 1))
     def admit(self, data: st.DataObject, priority: int) -> int:
         run, shape = len(self.world.accounts), data.draw(shapes(len(self.scheduler.machine.devices)))
+        if data.draw(st.booleans()):
+            shape = self.planned(shape)
         account = self.world.accounts[run] = Account(shape)
         feeds = [value for value, producer in enumerate(account.spread.producers) if producer < 0]
         own = [d.shape.memory for d in self.scheduler.machine.devices if d.gone is None and d.shape.memory != HOST]
@@ -123,7 +130,35 @@ class Machines(RuleBasedStateMachine):
             resident = [(data.draw(st.sampled_from(feeds)), data.draw(st.sampled_from(own)))]
             account.places[resident[0][0]] = {resident[0][1]}
         self.tell(RunAdmitted(run, shape, priority, resident))
+        state = self.scheduler.runs.get(run)
+        if state is not None and state.course is not None:
+            state.course.every = 1
         return run
+
+    def planned(self, shape: RunShape) -> RunShape:
+        """With a plan of the whole, of a kind that is made again however little there is to gain."""
+        machine = self.scheduler.machine
+        devices = [(device.shape, [machine.lanes[lane].shape for lane in device.lanes]) for device in machine.devices]
+        gone = {number for number, device in enumerate(machine.devices) if device.gone is not None}
+        prior = prior_of(replace(shape, prior=None), devices, self.links, gone)
+        if prior is not None and prior.basis is not None:
+            prior.basis.rolls = True
+        return replace(shape, prior=prior)
+
+    @precondition(lambda self: self.world.asked())
+    @rule(data=st.data(), made_up=st.booleans())
+    def answer(self, data: st.DataObject, made_up: bool) -> None:
+        """What is left is placed anew, as it should be or just anyhow."""
+        run = data.draw(st.sampled_from(self.world.asked()))
+        account = self.world.accounts[run]
+        question, account.question = account.question, None
+        assert question is not None
+        prior = answer(question)
+        if made_up:
+            device = st.integers(0, len(self.scheduler.machine.devices) - 1)
+            devices = [data.draw(device) for _ in prior.devices]
+            prior = replace(prior, devices=devices, sends=question.basis.sends(devices, prior.starts_ns))
+        self.tell(Reswept(run, prior))
 
     @rule(run=runs, count=st.integers(1, 12))
     def admit_more_of(self, run: int, count: int) -> None:
@@ -176,7 +211,7 @@ class Machines(RuleBasedStateMachine):
         if fails or device in self.world.gone:
             self.tell(RegionFailed(run, region, ArithmeticError("as told")))
         else:
-            self.tell(RegionFinished(run, region))
+            self.tell(RegionFinished(run, region, (1, 5_000)[region % 2]))
 
     def settle_alone(self, lane: int, fails: bool) -> None:
         """A part fails and the others drain, or all have settled."""

@@ -12,8 +12,10 @@ from fuel_async.schedule import (
     Deliver,
     Instruction,
     Launch,
+    Question,
     Release,
     Replan,
+    Resweep,
     RunShape,
     SpreadShape,
     Stop,
@@ -32,6 +34,8 @@ class Account:
     shape: RunShape
     said: list[Instruction] = field(default_factory=list)
     finished: set[int] = field(default_factory=set)
+    #: What is to be placed anew, while there is no answer.
+    question: Question | None = None
     launched: dict[int, int] = field(default_factory=dict)
     #: By device, whether its programs are ready there; None while they are being made so.
     programs: dict[int, bool | None] = field(default_factory=dict)
@@ -64,6 +68,10 @@ class World:
         self.queues: list[list[tuple[int, int]]] = [[] for _ in scheduler.loads]
         self.gone: set[int] = set()
 
+    def asked(self) -> list[int]:
+        """The runs that wait for an answer."""
+        return [run for run, account in self.accounts.items() if account.question is not None]
+
     def memory_of(self, lane: int) -> int:
         return self.scheduler.machine.memory_of(lane)
 
@@ -84,8 +92,13 @@ class World:
                 case Bind(_, device):
                     assert not ended
                     assert device not in self.gone
-                    assert device not in account.programs, "programs are made ready once"
+                    assert not account.programs.get(device, False), "programs are made ready once"
+                    assert account.programs.get(device, False) is not None, "one at a time"
                     account.programs[device] = None
+                case Resweep():
+                    assert not ended
+                    assert account.question is None, "one question at a time"
+                    account.question = one.question
                 case Stop():
                     assert not ended
                 case Replan():

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fuel_async.ir import Breathe, no_breath
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -21,16 +23,18 @@ if TYPE_CHECKING:
 ROUNDS = 40
 QUANTILES = 5
 
+_EVERY = 63
 
-def lower_bound_ns(tables: Tables) -> float:
+
+def lower_bound_ns(tables: Tables, breathe: Breathe = no_breath) -> float:
     """The bound. O(tasks × devices)."""
     if not len(tables):
         return 0.0
     times = np.array(tables.times_ns, np.float64)
     least = times.min(axis=1)
-    heads, tails = _ways(tables, least.tolist())
+    heads, tails = _ways(tables, least.tolist(), breathe)
     longest = float((heads + least + tails).max())
-    worth = _worth(times, np.array([len(lanes) for lanes in tables.lanes_of], np.float64))
+    worth = _worth(times, np.array([len(lanes) for lanes in tables.lanes_of], np.float64), breathe)
     bound = max(longest, float(worth.sum()))
     shares = np.linspace(0, 1, QUANTILES + 1)[:-1]
     late_heads, long_tails = np.unique(np.quantile(heads, shares)), np.unique(np.quantile(tails, shares))
@@ -43,7 +47,7 @@ def lower_bound_ns(tables: Tables) -> float:
     return bound
 
 
-def _ways(tables: Tables, least_ns: list[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ways(tables: Tables, least_ns: list[float], breathe: Breathe) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The longest ways to the start and from the end of each task, at their fastest and without moves."""
     count = len(tables)
     heads, tails = [0.0] * count, [0.0] * count
@@ -56,6 +60,8 @@ def _ways(tables: Tables, least_ns: list[float]) -> tuple[NDArray[np.float64], N
             if maker >= 0 and heads[maker] + least_ns[maker] > earliest:
                 earliest = heads[maker] + least_ns[maker]
         heads[task] = earliest
+        if not task & _EVERY:
+            breathe()
     for task in range(count - 1, -1, -1):
         tail = tables.tails_ns[task]
         rest = 0.0 if tail is None else min(tail)
@@ -64,10 +70,12 @@ def _ways(tables: Tables, least_ns: list[float]) -> tuple[NDArray[np.float64], N
                 if tails[reader] + least_ns[reader] > rest:
                     rest = tails[reader] + least_ns[reader]
         tails[task] = rest
+        if not task & _EVERY:
+            breathe()
     return np.array(heads), np.array(tails)
 
 
-def _worth(times: NDArray[np.float64], lanes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _worth(times: NDArray[np.float64], lanes: NDArray[np.float64], breathe: Breathe) -> NDArray[np.float64]:
     """What each task is worth at the best prices of devices found; together they are a bound."""
     can = np.isfinite(times)
     times = np.where(can, times, 1e3 * times[can].max() + 1.0)
@@ -85,5 +93,6 @@ def _worth(times: NDArray[np.float64], lanes: NDArray[np.float64]) -> NDArray[np
         load /= max(float(load.max()), 1e-12)
         prices = prices * np.exp(0.5 / (1 + 0.15 * step) * (load - load.mean()))
         prices /= (prices * lanes).sum()
+        breathe()
     worth: NDArray[np.float64] = (times * best_prices).min(axis=1)
     return worth

@@ -94,7 +94,7 @@ def _stays(tables: Tables, whole: Row, before: int, task: int) -> bool:
     )
 
 
-def expanded(chains: Chains, tables: Tables, found: Pass) -> Pass:
+def expanded(chains: Chains, tables: Tables, found: Pass, breathe: Breathe = no_breath) -> Pass:
     """Tell a schedule of chains for their tasks, in its own direction: what a pass the other way can go on from."""
     count, backward = len(tables), found.backward
     devices, lanes = [0] * count, [0] * count
@@ -106,6 +106,8 @@ def expanded(chains: Chains, tables: Tables, found: Pass) -> Pass:
         at_ns, end_ns = found.starts_ns[chain], found.ends_ns[chain]
         moves = tables.towards[device] if backward else tables.away[device]
         row = found.ready_ns[chain]
+        if not chain & _EVERY:
+            breathe()
         last = members[0] if backward else members[-1]
         for task in reversed(members) if backward else members:
             devices[task], lanes[task], starts_ns[task], ready_ns[task] = device, lane, at_ns, row

@@ -9,7 +9,7 @@ with learned speeds and from where lanes and values are now, and the new placeme
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,9 +32,11 @@ LEARNED = 0.15
 EVERY = 0.05
 #: What it takes: a factor that has moved by that share, or a run that is late by that share of its plan.
 MOVED, LATE = 0.05, 0.02
-#: The weight of what the plan has ahead, and how much shorter a new placement must be to be taken.
+#: The weight of what the plan has ahead, and how much shorter a new placement must be to be taken: with ports a little
+#: more, since copies that were made for the old one are lost.
 AHEAD_WEIGHT = 0.4
 SHORTER = 0.01
+SHORTER_WITH_PORTS = 0.03
 
 
 def may_start(took_ns: float, next_ns: float, now_ns: float) -> bool:
@@ -65,6 +67,8 @@ class Progress:
     places: Mapping[int, Mapping[int, float]]
     #: The tasks that have not started, in the order of the plan.
     left: Sequence[int]
+    #: By port, when it is expected to be through with the copies under way; others are free.
+    ports_ns: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,10 +105,10 @@ def resweep(
 
     `devices` is the placement so far, `ahead` that of the plan (`ahead_of`). O(what is left × devices).
     """
-    slower = tables.slower(factors)
-    begun = Begun(progress.free_ns, progress.places)
+    slower, contended = tables.slower(factors), tables.problem.fleet.contended
+    begun = Begun(progress.free_ns, progress.places, progress.ports_ns)
     walk = partial(
-        contended_sweep if tables.problem.fleet.contended else sweep,
+        contended_sweep if contended else sweep,
         slower,
         progress.left,
         begun=begun,
@@ -115,7 +119,8 @@ def resweep(
     fresh = walk(ahead=ahead, weight=AHEAD_WEIGHT)
     kept_ns, fresh_ns = max(kept.makespan_ns, free_ns), max(fresh.makespan_ns, free_ns)
     now_ns = min(progress.free_ns)
-    adopted = fresh_ns < kept_ns - SHORTER * (kept_ns - now_ns)
+    shorter = SHORTER_WITH_PORTS if contended else SHORTER
+    adopted = fresh_ns < kept_ns - shorter * (kept_ns - now_ns)
     found = fresh if adopted else kept
     left = progress.left
     return Resweep(

@@ -8,7 +8,7 @@ search behind it or, where copies wait for ports, passes with the ports on their
 judged by what they come to when they are played (`replay.py`): no plan is longer than HEFT's, whose copies go as they
 come.
 Large graphs get a quick form. Pure and deterministic. It makes many lists, and a collection would walk all of them:
-callers for whom time matters hold the cyclic collector meanwhile.
+callers hold the cyclic collector meanwhile.
 """
 
 from __future__ import annotations
@@ -72,17 +72,19 @@ class _Played(NamedTuple):
     played: Played
 
 
-def place(problem: Problem, effort: Effort | None = None, breathe: Breathe = no_breath) -> Placement:
+def place(
+    problem: Problem, effort: Effort | None = None, breathe: Breathe = no_breath, tables: Tables | None = None
+) -> Placement:
     """Place the tasks of a problem, which is as `Problem.verify` wants it.
 
-    `effort` is by default what the size of the graph allows. Calls `breathe` at least every 64 tasks.
+    `effort` is by default what the size of the graph allows; `tables` are those of the problem, for who has them.
+    Calls `breathe` every 64 tasks, and in a few plain loops and sorts every few hundred.
     """
-    tables = tables_of(problem, breathe)
+    tables = tables or tables_of(problem, breathe)
     if effort is None:
         effort = effort_for(len(tables), problem.fleet)
     first = heft(tables, breathe)
-    bound_ns = lower_bound_ns(tables)
-    breathe()
+    bound_ns = lower_bound_ns(tables, breathe)
     choose = _by_replay if problem.fleet.contended else _by_promise
     return _placement(tables, choose(tables, first, effort, CLOSE * bound_ns, breathe), bound_ns)
 

@@ -17,7 +17,7 @@ from fuel_async.plan.placement.problem import first_place
 from fuel_async.plan.placement.sweep import Arrivals, Departures, Holes, Pass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fuel_async.plan.placement.problem import Row, Way
     from fuel_async.plan.placement.sweep import Begun
@@ -68,6 +68,11 @@ class PortTimes:
             else:
                 return at
         return max(at, starts[-1], starts_too[-1])
+
+    def begin(self, free_ns: Mapping[int, float]) -> None:
+        """Let ports be free from then on."""
+        for port, ns in free_ns.items():
+            self._starts_ns[port][0] = ns
 
     def take(self, ports: tuple[int, int], start_ns: float, end_ns: float) -> None:
         """Occupy both ports, which are free then."""
@@ -209,6 +214,7 @@ class _FromStart(_Contended):
         self.arrivals: Arrivals = Arrivals(tables, begun)
         if begun is not None:
             self.holes = Holes(begun.free_ns)
+            self.ports.begin(begun.ports_ns)
         #: By value: where it was made or given, and since when.
         self.source = [-1] * len(tables.nbytes)
         self.since_ns = [0.0] * len(tables.nbytes)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fuel_async.plan.placement.tables import Tables
 
 _EVERY = 63
+_SLICE = 256
 
 
 def upward(
@@ -94,14 +95,15 @@ def optimistic_rest(tables: Tables, breathe: Breathe = no_breath) -> list[Row]:
     return rest
 
 
-def speed_means(tables: Tables) -> list[float]:
+def speed_means(tables: Tables, breathe: Breathe = no_breath) -> list[float]:
     """The harmonic mean of each task's times over all lanes: the time on a lane of the mean speed."""
     counts = [len(lanes) for lanes in tables.lanes_of]
-    total = sum(counts)
-    return [
-        total / rate if (rate := sum([count / (ns or 1.0) for ns, count in zip(row, counts, strict=True)])) else 0.0
-        for row in tables.times_ns
-    ]
+    total, means = sum(counts), list[float]()
+    for start in range(0, len(tables), _SLICE):
+        some = tables.times_ns[start : start + _SLICE]
+        means += [total / sum([count / (ns or 1.0) for ns, count in zip(row, counts, strict=True)]) for row in some]
+        breathe()
+    return means
 
 
 def falling(ranks: Sequence[float], *, backward: bool = False) -> list[int]:

@@ -73,7 +73,7 @@ class _Play:
         self.missing = [len(reads) for reads in tables.reads]
         #: By value: where it is made or given, and memories with the planned start of its first reader there.
         self.sources = [-1] * len(tables.nbytes)
-        self.wanted = [self._wanted(value) for value in range(len(tables.nbytes))]
+        self.wanted = list[dict[int, float]]()
         #: What waits for ports, by (source, memory), the most urgent first.
         self.waiting: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
         #: By port: whether a copy holds it, and the ways on which copies wait that need it.
@@ -87,6 +87,10 @@ class _Play:
         self.starts_ns, self.ends_ns, self.copies = [0.0] * count, [0.0] * count, list[Copy]()
 
     def run(self, breathe: Breathe) -> Played:
+        for value in range(len(self.tables.nbytes)):
+            self.wanted.append(self._wanted(value))
+            if not value & _EVERY:
+                breathe()
         for value, places in self.tables.problem.given.items():
             self._place(value, first_place(places), places)
         for lane in range(len(self.queues)):

@@ -28,6 +28,8 @@ TRIED = 4
 #: Rounds for which a task does not go back to a lane that it left, and not again to one where it was no use.
 LEFT_ROUNDS = 10
 USELESS_ROUNDS = 20
+_EVERY = 127
+
 #: Lengths that differ by less are equal.
 _EQUAL = 1e-9
 
@@ -55,7 +57,7 @@ class _Search:
         for task in sorted(range(len(tables)), key=lambda task: (found.starts_ns[task], found.ends_ns[task], task)):
             self.order[self.lanes[task]].append(task)
         #: By task: what it reads from and what reads from it, with the bytes that go between.
-        self.needs, self.dependents = _edges(tables)
+        self.needs, self.dependents = _edges(tables, breathe)
         self.heads, self.tails = list[float](), list[float]()
         self.makespan_ns = 0.0
         #: The round until which a task does not go to a lane.
@@ -142,6 +144,8 @@ class _Search:
         while todo:
             task = todo.pop()
             sequence.append(task)
+            if not len(sequence) & _EVERY:
+                self.breathe()
             device = devices[task]
             end, moves = heads[task] + times_ns[task][device], away[device]
             for reader, nbytes in dependents[task]:
@@ -165,7 +169,9 @@ class _Search:
         times_ns, devices, away, dependents = self.tables.times_ns, self.devices, self.tables.away, self.dependents
         tails = [0.0] * len(sequence)
         closing = self.tables.tails_ns
-        for task in reversed(sequence):
+        for step, task in enumerate(reversed(sequence)):
+            if not step & _EVERY:
+                self.breathe()
             device, behind, close = devices[task], after[task], closing[task]
             tail = 0.0 if close is None else close[device]
             if behind >= 0:
@@ -266,7 +272,7 @@ class _Search:
 _Edges = list[list[tuple[int, float]]]
 
 
-def _edges(tables: Tables) -> tuple[_Edges, _Edges]:
+def _edges(tables: Tables, breathe: Breathe) -> tuple[_Edges, _Edges]:
     needs: _Edges = [[] for _ in range(len(tables))]
     dependents: _Edges = [[] for _ in range(len(tables))]
     for task, values in enumerate(tables.reads):
@@ -278,4 +284,6 @@ def _edges(tables: Tables) -> tuple[_Edges, _Edges]:
         for maker, nbytes in largest.items():
             needs[task].append((maker, nbytes))
             dependents[maker].append((task, nbytes))
+        if not task & _EVERY:
+            breathe()
     return needs, dependents

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fuel_async.ir import Breathe, no_breath
@@ -124,6 +124,8 @@ class Begun:
     free_ns: Sequence[float]
     #: By value: since (or from) when it is in which memories.
     places: Mapping[int, Mapping[int, float]]
+    #: By port, when it is free, where that is not at once.
+    ports_ns: Mapping[int, float] = field(default_factory=dict)
 
 
 def sweep(

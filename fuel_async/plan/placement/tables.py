@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Moves = list[list[tuple[float, float]]]
 
 _EVERY = 63
+_SLICE = 256
 
 
 @dataclass(slots=True, eq=False)
@@ -107,17 +108,20 @@ def made(
         away=away,
         towards=[[away[source][to] for source in devices] for to in devices],
         least_ns=[min([row[device] for row in times_ns], default=0.0) for device in devices],
-        mean_ns=mean_times(times_ns, fleet.lanes),
+        mean_ns=mean_times(times_ns, fleet.lanes, breathe),
         mean_move_ns=move_ns,
         mean_sent_ns=ns_per_byte * sum(problem.nbytes) / max(len(problem.nbytes), 1),
         devices=devices,
     )
 
 
-def mean_times(times_ns: Sequence[Row], lanes: Sequence[int]) -> list[float]:
+def mean_times(times_ns: Sequence[Row], lanes: Sequence[int], breathe: Breathe) -> list[float]:
     """The mean time of each task over the lanes that can run it: HEFT's mean over processors."""
-    total = sum(lanes)
-    means = [sum([ns * count for ns, count in zip(row, lanes, strict=True)]) / total for row in times_ns]
+    total, means = sum(lanes), list[float]()
+    for start in range(0, len(times_ns), _SLICE):
+        some = times_ns[start : start + _SLICE]
+        means += [sum([ns * count for ns, count in zip(row, lanes, strict=True)]) / total for row in some]
+        breathe()
     for task, mean in enumerate(means):
         if mean == math.inf:
             there = [(ns, count) for ns, count in zip(times_ns[task], lanes, strict=True) if ns < math.inf]

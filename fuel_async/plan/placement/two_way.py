@@ -90,7 +90,7 @@ class TwoWay:
         self.merged = tables if self.chains is None else self.chains.tables
         self.rest = optimistic_rest(self.merged, breathe)
         half = [ns / 2 for ns in self.merged.mean_move_ns]
-        self.by_speed = falling(upward(self.merged, speed_means(self.merged), half, breathe))
+        self.by_speed = falling(upward(self.merged, speed_means(self.merged, breathe), half, breathe))
 
     def best(self, first: Pass, effort: Effort, enough_ns: float = 0.0) -> Pass:
         """The shortest schedule found, told from its start; not longer than `first`. Without ports.
@@ -103,7 +103,7 @@ class TwoWay:
         best = self._back_and_forth(self.merged, min(begun, key=_length), effort.passes, enough_ns)
         if self.chains is None:
             return best.forward()
-        best = expanded(self.chains, self.tables, best)
+        best = expanded(self.chains, self.tables, best, self.breathe)
         if first.makespan_ns < best.makespan_ns:
             best = first
         return self._back_and_forth(self.tables, best, effort.last_passes, enough_ns).forward()
@@ -128,7 +128,7 @@ class TwoWay:
             found.append(current)
         found.sort(key=_length)
         if self.chains is not None:
-            found = [expanded(self.chains, self.tables, one) for one in found[: effort.played]]
+            found = [expanded(self.chains, self.tables, one, breathe) for one in found[: effort.played]]
         return [one.forward() for one in found[: effort.played]]
 
     def _starts(self, count: int) -> list[Pass]:

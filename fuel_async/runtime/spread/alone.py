@@ -57,12 +57,12 @@ class ShortWay:
         except Exception as error:
             ended(error)
 
-    def _copied(self, value: int, memory: int, error: BaseException | None) -> None:
+    def _copied(self, value: int, memory: int, error: BaseException | None, took_ns: int = 0) -> None:
         if error is not None:
             self._fail(CopyFailed(self._run.number, value, memory, error))
         self._settled()
 
-    def _ran(self, error: BaseException | None) -> None:
+    def _ran(self, error: BaseException | None, took_ns: int = 0) -> None:
         if error is not None:
             self._fail(RegionFailed(self._run.number, 0, error))
         self._settled()

@@ -31,9 +31,12 @@ from fuel_async.schedule import (
     RegionFinished,
     Release,
     Replan,
+    Resweep,
+    Reswept,
     RunAdmitted,
     SpreadScheduler,
     Stop,
+    answer,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from fuel_async.ir import Breathe
     from fuel_async.runtime.perform import ActiveRun, Released, Results
     from fuel_async.runtime.session import Session
+    from fuel_async.runtime.spread.planning import Planning
     from fuel_async.runtime.spread.shares import Share
     from fuel_async.runtime.spread.table import DeviceTable
     from fuel_async.streams import CompletionHandle
@@ -62,12 +66,14 @@ class SpreadDriver(Driver):
         scheduler: SpreadScheduler,
         table: DeviceTable,
         session: Session,
+        planning: Planning,
         released: Released,
         reclaim: Callable[[int], bool],
     ) -> None:
         """`reclaim(device)` drops what idles on a device; whether there was anything."""
         super().__init__(scheduler, table.lanes, released)
         self.table, self._session, self._reclaim, self._clock = table, session, reclaim, table.clock
+        self._planning = planning
         self._submitter = Submitter(table, reclaim)
         self._handle = self._handle_now
         self._watched: list[Callable[[], None]] = []
@@ -193,6 +199,8 @@ class SpreadDriver(Driver):
                     self._copy(run, instruction.value, instruction.source, instruction.memory)
                 case Stop():
                     self._stop(run, self._cause(instruction.error))
+                case Resweep():
+                    self._resweep(instruction)
                 case Replan():
                     run.outdated = True
                     self._stop(run, PlanOutdated("the plan is out of date"))
@@ -214,6 +222,10 @@ class SpreadDriver(Driver):
             run.spread.give_share(device, share)
         run.forget()
         super()._release(run)
+
+    def _resweep(self, instruction: Resweep) -> None:
+        run, question = instruction.run, instruction.question
+        self._planning.call(lambda breathe: answer(question, breathe), lambda prior: self.post(Reswept(run, prior)))
 
     # --- programs ---------------------------------------------------------------------------------
 
@@ -253,7 +265,7 @@ class SpreadDriver(Driver):
     def _copy(self, run: SpreadRun, value: int, source: int, memory: int) -> None:
         number = run.number
 
-        def ended(error: BaseException | None) -> None:
+        def ended(error: BaseException | None, took_ns: int = 0) -> None:
             if error is None:
                 self.post(CopyFinished(number, value, memory))
             else:
@@ -267,8 +279,8 @@ class SpreadDriver(Driver):
     def _launch_on(self, run: SpreadRun, region: int, lane: int, waits: tuple[int, ...]) -> None:
         number = run.number
 
-        def ended(error: BaseException | None) -> None:
-            self.post(RegionFinished(number, region) if error is None else RegionFailed(number, region, error))
+        def ended(error: BaseException | None, took_ns: int = 0) -> None:
+            self.post(RegionFinished(number, region, took_ns) if error is None else RegionFailed(number, region, error))
 
         try:
             self._submitter.region(run, region, lane, waits, ended)

@@ -21,6 +21,7 @@ from fuel_async.runtime.entering import Entering
 from fuel_async.runtime.explain import Explanation, Spread, explain_spread
 from fuel_async.runtime.spread.driver import PlanOutdated, SpreadDriver
 from fuel_async.runtime.spread.indices import check_indices
+from fuel_async.runtime.spread.planning import Planning
 from fuel_async.runtime.spread.prepared import PreparedSpread
 from fuel_async.runtime.spread.run import SpreadRun
 from fuel_async.runtime.spread.table import DeviceTable
@@ -96,7 +97,8 @@ class SpreadEngine(Engine):
     def _make_driver(self, config: Config) -> SpreadDriver:
         devices = [self.table.shape(number) for number in range(len(self.table.devices))]
         scheduler = SpreadScheduler(devices, self.table, config.placement)
-        return SpreadDriver(scheduler, self.table, self.session, self._released, self._reclaim_on)
+        self.planning = Planning(self.session, self.counters)
+        return SpreadDriver(scheduler, self.table, self.session, self.planning, self._released, self._reclaim_on)
 
     def _explain(self, prepared: Prepared, sizes: Mapping[str, int], warm: bool) -> Explanation:
         prepared = cast("PreparedSpread", prepared)
@@ -253,7 +255,7 @@ class SpreadEngine(Engine):
                 kept[place] = np.empty_like(values[place])  # room to come by on the way to another device
             result: asyncio.Future[Results] = loop.create_future()
             if self._plans_whole and prepared.wants_plan():
-                self.session.call(prepared.plan_run)  # nobody waits: what comes before it is done goes without
+                self.planning.call(prepared.plan_run)  # what comes before it is done goes without
             run = SpreadRun(graph, prepared, kept, share, priority, progress, result, keep=keep, given=given)
             if loop.get_debug():
                 run.guard(self._guards, [value for value in values if value.nbytes > COPIED_NBYTES])

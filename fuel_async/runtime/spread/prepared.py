@@ -172,7 +172,7 @@ class PreparedSpread(Prepared):
         if prior is not None:
             runs = (
                 dry_run(devices, table, earliest_finish, one, gone, breathe)
-                for one in (replace(bare, prior=prior), bare)
+                for one in (replace(bare, prior=replace(prior, basis=None)), bare)  # all goes as planned
             )
             with_plan, without = (one.makespan_ns for one in runs)
             if with_plan > without:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Is told once that something has settled: None when it went well.
-Ended: TypeAlias = Callable[[BaseException | None], None]
+#: Is told once that something has settled: None when it went well, and how long it worked, 0 for copies.
+Ended: TypeAlias = Callable[[BaseException | None, int], None]
 
 
 class Submitter:
@@ -61,9 +61,9 @@ class Submitter:
                 totals.took(len(what.program), predicted_ns, outcome.work_ns)
                 if run.progress is not None:
                     run.progress.done += 1
-                ended(None)
+                ended(None, outcome.work_ns)
             else:
-                ended(outcome)
+                ended(outcome, 0)
 
         handle.add_done_callback(settled)
 
@@ -102,9 +102,9 @@ class Submitter:
             if isinstance(outcome, Timing):
                 if link is not None:
                     link.took(nbytes, predicted_ns, outcome.elapsed_ns)
-                ended(None)
+                ended(None, 0)
             else:
-                ended(outcome)
+                ended(outcome, 0)
 
         handle.add_done_callback(settled)
 
@@ -117,7 +117,7 @@ class Submitter:
             if lane is None:
                 raise TransferFailed(*self._ends(HOST, memory), "there is no link")
             handle = lane.submit_copy(value, array)
-            self._watch(handle, HOST, memory, value.nbytes, lambda _: None)
+            self._watch(handle, HOST, memory, value.nbytes, lambda *_: None)
             return handle
 
         return send

@@ -1,0 +1,69 @@
+"""Whether a lane waits for the region that the plan has next, rather than be given a later one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fuel_async.plan import may_start
+
+if TYPE_CHECKING:
+    from fuel_async.schedule.look import Look
+    from fuel_async.schedule.machine import Machine
+    from fuel_async.schedule.offers import Offer
+    from fuel_async.schedule.prior import Prior
+    from fuel_async.schedule.spread_state import SpreadState
+
+
+def waits_for_another(state: SpreadState, region: int, offer: Offer, machine: Machine, look: Look, now_ns: int) -> bool:
+    """Whether a region is to be kept off the lane that it is offered, for one that the plan has there before it.
+
+    Only while something of the run is in flight: what it waits for then comes without anybody else's doing. The first
+    of all that the plan has left waits for nothing but what is in flight, so a run never waits for itself.
+    """
+    prior = state.prior
+    if prior is None or prior.is_whole or not state.in_flight:
+        return False
+    first = state.next_on(offer.device)
+    if first is None or first == region or prior.starts_ns[first] >= prior.starts_ns[region]:
+        return False
+    expected_ns = _expected_ns(state, first, prior, machine, look, now_ns)
+    if expected_ns is None or may_start(offer.predicted_ns, expected_ns, offer.start_ns):
+        return False
+    others = [lane for lane in machine.devices[offer.device].lanes if lane != offer.lane]
+    return all(look.busy_ns[lane] > expected_ns for lane in others)
+
+
+def _expected_ns(
+    state: SpreadState, region: int, prior: Prior, machine: Machine, look: Look, now_ns: int
+) -> float | None:
+    """When all that a region reads is expected where the plan has it; None when it waits for no other region."""
+    memory = machine.devices[prior.devices[region]].shape.memory
+    expected_ns: int | None = None
+    for need in state.shape.needs[region]:
+        if need in state.finished:
+            continue
+        lane = state.in_flight.get(need)
+        if lane is None:
+            return state.since_ns + prior.starts_ns[region] + _late_ns(state, prior, machine, look, now_ns)
+        there_ns = machine.lanes[lane].end_ns((state.run, need), now_ns)
+        source = machine.memory_of(lane)
+        if source != memory:
+            there_ns += max(
+                [_copy_ns(state, look, value, source, memory) for value in state.made_for(need, region)], default=0
+            )
+        expected_ns = max(expected_ns or 0, there_ns)
+    return expected_ns
+
+
+def _copy_ns(state: SpreadState, look: Look, value: int, source: int, memory: int) -> int:
+    hops = look.route(source, memory, state.spread.nbytes[value]) or ()
+    return sum([hop.copy_ns for hop in hops])
+
+
+def _late_ns(state: SpreadState, prior: Prior, machine: Machine, look: Look, now_ns: int) -> int:
+    """How late the first region that is left will start at least."""
+    heads = [first for device in range(len(prior.queues)) if (first := state.next_on(device)) is not None]
+    first = min(heads, key=prior.starts_ns.__getitem__)
+    lanes = machine.devices[prior.devices[first]].lanes
+    free_ns = min([look.busy_ns[lane] for lane in lanes], default=now_ns)
+    return max(max(free_ns, now_ns) - state.since_ns - prior.starts_ns[first], 0)

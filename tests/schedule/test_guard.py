@@ -1,0 +1,67 @@
+"""A lane that is free waits for what the plan has there next, if that is expected soon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fuel_async.schedule import Prior, earliest_finish, spread_evenly
+from tests.schedule.spread_support import Checked, cpu, gpu, spread
+
+#: a on the second device is read by b on the first, which has c after it; c reads nothing.
+PLAN = Prior([1, 0, 0], [0, 130, 330], [[(0, 1)], [], []], 1_230)
+
+
+def machine(text: str, prior: Prior = PLAN, *, lanes: int = 1, policy: object = earliest_finish) -> tuple[Checked, str]:
+    found = Checked(gpu(1, lanes=lanes), gpu(2), policy=policy)  # type: ignore[arg-type]
+    return found, found.admit(0, replace(spread(text, outputs=""), prior=prior))
+
+
+def test_a_long_region_waits_for_the_one_that_is_planned_before_it() -> None:
+    found, told = machine("a=100 b:a=200 c=900")
+    assert told == "0a@1"
+    found.at_ns = 100
+    assert found.finish(0, "a") == "0a 2>1, 0b@0, 0c@0"
+
+
+def test_a_short_region_that_is_through_in_time_does_not() -> None:
+    _, told = machine("a=100 b:a=200 c=100")
+    assert told == "0a@1, 0c@0"
+
+
+@pytest.mark.parametrize(("c_ns", "starts"), [(162, True), (163, False)])
+def test_it_waits_within_a_share_of_the_time(c_ns: int, starts: bool) -> None:
+    """b is expected when a has ended and was copied: at 130, which is 0.8 of 162.5."""
+    _, told = machine(f"a=110 b:a=200 c={c_ns}")
+    assert ("0c@0" in told) == starts
+
+
+def test_another_lane_that_will_be_free_is_enough() -> None:
+    _, told = machine("a=100 b:a=200 c=900", lanes=2)
+    assert told == "0a@2, 0c@0"
+
+
+def test_regions_of_other_runs_do_not_wait() -> None:
+    found, _ = machine("a=100 b:a=200 c=900")
+    assert found.admit(1, spread("a=300", outputs="")) == "1a@0"
+
+
+def test_a_plan_that_is_late_keeps_nobody_waiting() -> None:
+    """b waits for a, which has no slot for a long time yet: c would be through before."""
+    found = Checked(gpu(1), gpu(2, slots=1))
+    found.admit(1, spread("a=5000@1", outputs=""))
+    prior = Prior([1, 0, 0, 0], [0, 130, 330, 0], [[(0, 1)], [], [], []], 1_230)
+    told = found.admit(0, replace(spread("a=100@1 b:a=200 c=900 d=10", outputs=""), prior=prior))
+    assert told == "0d@0, 0c@0"
+
+
+def test_other_policies_go_by_no_plan() -> None:
+    _, told = machine("a=100 b:a=200 c=900", policy=spread_evenly)
+    assert "0c@" in told
+
+
+def test_lanes_in_the_memory_of_the_host_wait_for_no_copy() -> None:
+    found = Checked(cpu(lanes=2))
+    prior = Prior([0, 0, 0], [0, 100, 300], [[], [], []], 1_230)
+    assert found.admit(0, replace(spread("a=100 b:a=200 c=900", outputs=""), prior=prior)) == "0a@0, 0b@0<a, 0c@1"
