@@ -88,7 +88,7 @@ class Programs:
         memory, waits = self._machine.memory_of(lane), state.waits(region)
         come = arrival(state, region, memory, self._machine, scheduler.links, now_ns, behind=lane if waits else None)
         if come is None:  # a link has gone since it was placed
-            scheduler.give_back(state, region)
+            scheduler.take_back(state, region)
             error = TransferFailed("its inputs", self._machine.name_of(memory), "there is no way")
             return scheduler.stop_run(state, error)
         self._machine.lanes[lane].delay((state.run, region), come.ready_ns, now_ns)

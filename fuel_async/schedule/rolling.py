@@ -7,6 +7,7 @@ outside, for it takes a while (`Resweep`). The answer is a plan of this run, not
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from fuel_async.ir import Breathe, no_breath
@@ -61,6 +62,8 @@ def answer(question: Question, breathe: Breathe = no_breath) -> Prior:
     """Sweep again. Pure; about 10 µs for each region that is left."""
     basis, prior, left = question.basis, question.prior, question.progress.left
     found = resweep(basis.tables, prior.devices, basis.ahead(breathe), question.progress, question.factors, breathe)
+    if found.makespan_ns == math.inf:  # some of it can go nowhere: that is found out when it is its turn
+        return prior
     devices, starts_ns, ends_ns = list(prior.devices), list(prior.starts_ns), list(prior.ends_ns)
     for region in left:
         devices[region] = found.devices[region]

@@ -242,8 +242,13 @@ class SpreadScheduler(Runs[SpreadState]):
 
     def _settle(self, run: int, region: int) -> SpreadState:
         state = self.known(run, "only admitted runs settle regions")
-        self.give_back(state, region)
+        self.take_back(state, region)
         return state
+
+    def take_back(self, state: SpreadState, region: int) -> None:
+        """Take a region off its lane that has not finished."""
+        self.give_back(state, region)
+        self._streams.taken_back(state, region)
 
     def give_back(self, state: SpreadState, region: int) -> int:
         """Take a region off its lane; return the lane."""

@@ -67,6 +67,11 @@ class Streams:
         if state.prior is not None:
             self._machine.devices[state.prior.devices[region]].planned_ns -= state.prior.took_ns[region]
 
+    def taken_back(self, state: SpreadState, region: int) -> None:
+        """Note that a lane holds a region no more, which has not finished."""
+        if state.prior is not None:
+            self._machine.devices[state.prior.devices[region]].planned_ns += state.prior.took_ns[region]
+
     def follow(self, state: SpreadState, prior: Prior | None) -> None:
         """Let a run go by another plan, or by none any more."""
         self._note(state, -1)

@@ -155,7 +155,7 @@ class Machines(RuleBasedStateMachine):
         assert question is not None
         prior = answer(question)
         if made_up:
-            device = st.integers(0, len(self.scheduler.machine.devices) - 1)
+            device = st.integers(0, len(question.factors) - 1)  # not those that joined after the plan
             devices = [data.draw(device) for _ in prior.devices]
             prior = replace(prior, devices=devices, sends=question.basis.sends(devices, prior.starts_ns))
         self.tell(Reswept(run, prior))

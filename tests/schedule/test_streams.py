@@ -58,6 +58,14 @@ def test_what_is_planned_and_not_issued_counts() -> None:
     assert machine.machine.devices[device].planned_ns == 0
 
 
+def test_a_region_that_fails_leaves_nothing_planned() -> None:
+    machine, shape = Checked(*DEVICES), planned(CHAIN)
+    machine.admit(0, shape)
+    (device,) = devices_of(machine, 0)
+    machine.fail(0, "a", ArithmeticError("as told"))
+    assert machine.machine.devices[device].planned_ns == 0
+
+
 def test_what_splits_badly_goes_whole_under_load() -> None:
     """At first over both, since that is sooner; with many of them each to one."""
     badly = planned(f"a={4 * NS} b={NS} c:ab={NS} d:c={NS}")
