@@ -113,7 +113,8 @@ def test_the_encoder_over_a_host_and_two_gpus(fuel: Callable[..., Outcome]) -> N
     kernels = said(out, "kernel ")
     assert kernels[0].startswith("matmul")
     assert re.search(r"layer 1 +sim:\d+ [\d.]+x, sim:\d+ [\d.]+x$", kernels[0])
-    assert [line for line in out if len(line) > 120] == []
+    # Simulated devices are numbered through the process.
+    assert [line for line in out if len(re.sub(r"sim:\d+", "sim:0", line)) > 120] == []
 
 
 def test_a_region_in_full_has_every_candidate_with_its_verdict(fuel: Callable[..., Outcome]) -> None:
@@ -135,7 +136,8 @@ def test_a_region_in_full_has_every_candidate_with_its_verdict(fuel: Callable[..
     alternatives = said(out[start:], "runs")
     assert sum(line.startswith("*") for line in alternatives) == 1
     assert [re.split(r" {2,}", line)[-1] == "ranked first" for line in alternatives] == [True, False, False]
-    assert [line for line in out if len(line) > 120] == []
+    # Simulated devices are numbered through the process.
+    assert [line for line in out if len(re.sub(r"sim:\d+", "sim:0", line)) > 120] == []
 
 
 def test_all_regions_in_full(fuel: Callable[..., Outcome]) -> None:
