@@ -78,7 +78,8 @@ COVERS_examples := examples
 COVERS_test := test examples
 COVERS_test-cuda := test-cuda
 COVERS_dev := dev test examples
-COVERS_bench := bench examples
+COVERS_workflows := workflows
+COVERS_bench := bench examples workflows
 $(VENV)/ready-%: pyproject.toml | $(BIN)/python
 	@echo 'Installing fuel_async[$*] into $(VENV) ...'
 	@$(PIP) install --editable '.[$*]'

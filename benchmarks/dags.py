@@ -2,7 +2,7 @@
 
 Stencil, FFT, tree, spread and random are the dependence patterns of Task Bench (Slaughter et al., SC 2020). The layered
 random graphs are those that schedulers are compared on; the encoder and the ensemble have the flops and bytes of their
-layers. WfCommons' recipes (Coleman et al., 2022) are there where the package is.
+layers. Recorded workflows are in `workflows.py`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 #: Of a task, on a device of speed 1.
 MEAN_WORK_NS = 200_000.0
 
 #: Kinds of work: dense arithmetic, element by element, irregular. Devices are not equally good at them.
-DENSE, ELEMENTWISE, IRREGULAR = range(3)
+KINDS = DENSE, ELEMENTWISE, IRREGULAR = range(3)
+
+#: How often each kind of work is drawn.
+SHARES = (0.6, 0.3, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +37,6 @@ class Dag:
     kinds: Sequence[int]
 
 
-Draw = "Callable[[int, random.Random], Dag]"
-
-
 def _drawn(preds: Sequence[Sequence[int]], chance: random.Random, spread: float = 0.5) -> Dag:
     """Work and sizes around their means, up to `spread` of them away."""
     low, high = 1 - spread, 1 + spread
@@ -44,7 +44,7 @@ def _drawn(preds: Sequence[Sequence[int]], chance: random.Random, spread: float 
         preds,
         [MEAN_WORK_NS * chance.uniform(low, high) for _ in preds],
         [chance.uniform(low, high) for _ in preds],
-        chance.choices((DENSE, ELEMENTWISE, IRREGULAR), (0.6, 0.3, 0.1), k=len(preds)),
+        chance.choices(KINDS, SHARES, k=len(preds)),
     )
 
 
@@ -216,83 +216,3 @@ def ensemble(tasks: int, chance: random.Random) -> Dag:
         joined = model.add(ends, 2.5e7, 0, 4_096.0, ELEMENTWISE)
         model.add([joined], 0, 0, 4_096.0, IRREGULAR)
     return model.done()
-
-
-# --- workflows --------------------------------------------------------------------------------------------------------
-
-_RECIPES = ("Montage", "Epigenomics", "Genome", "Cycles", "Seismology", "Soykb", "Srasearch", "Blast", "Bwa")
-
-
-def workflow(tasks: int, chance: random.Random) -> Dag:
-    """A workflow of WfCommons, of about so many tasks: some recipes have no smaller one. `ImportError` without it."""
-    from wfcommons import WorkflowGenerator, wfchef
-
-    recipe = getattr(wfchef.recipes, f"{chance.choice(_RECIPES)}Recipe")
-    _seed_wfcommons(chance.randrange(1 << 31))
-    wanted = tasks
-    while True:
-        try:
-            found = WorkflowGenerator(recipe.from_num_tasks(wanted)).build_workflow()
-            break
-        except ValueError:  # too few for this recipe
-            wanted = int(wanted * 1.3) + 5
-    return _of_workflow(found)
-
-
-def _seed_wfcommons(seed: int) -> None:
-    """The package draws from the generators that everybody shares."""
-    import random
-
-    import numpy as np
-
-    random.seed(seed)
-    np.random.seed(seed)
-
-
-def _of_workflow(found: object) -> Dag:
-    from graphlib import TopologicalSorter
-
-    graph = {name: sorted(found.predecessors(name)) for name in sorted(found.nodes)}  # type: ignore[attr-defined]
-    names = list(TopologicalSorter(graph).static_order())
-    number = {name: place for place, name in enumerate(names)}
-    tasks = [found.tasks[name] for name in names]  # type: ignore[attr-defined]
-    work = [max(1e-3, float(task.runtime)) for task in tasks]
-    sizes = [1.0 + sum(file.size for file in task.output_files) for task in tasks]
-    mean = sum(work) / len(work)
-    kinds = [sum(map(ord, name.rsplit("_", 1)[0])) % 3 for name in names]
-    return Dag(
-        [sorted(number[pred] for pred in graph[name]) for name in names],
-        [max(2_000.0, MEAN_WORK_NS * one / mean) for one in work],
-        sizes,
-        kinds,
-    )
-
-
-def has_workflows() -> bool:
-    """Whether WfCommons is installed."""
-    from importlib.util import find_spec
-
-    return find_spec("wfcommons") is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    draw: Callable[[int, random.Random], Dag]
-    #: The mean time of a move in units of that of a task, drawn between two bounds; None to leave sizes alone.
-    ratio: tuple[float, float] | None = (0.1, 2.0)
-
-
-FAMILIES: Mapping[str, Family] = {
-    "stencil": Family(stencil),
-    "fft": Family(fft),
-    "tree": Family(tree),
-    "spread": Family(spread),
-    "random": Family(random_pattern),
-    "fork-join": Family(fork_join),
-    "layered-0.1": Family(layered, (0.1, 0.1)),
-    "layered-1": Family(layered, (1.0, 1.0)),
-    "layered-10": Family(layered, (10.0, 10.0)),
-    "encoder": Family(encoder, None),
-    "ensemble": Family(ensemble, None),
-    "workflows": Family(workflow),
-}

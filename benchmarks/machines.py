@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.dags import FAMILIES
+from benchmarks.families import FAMILIES
 from fuel_async.plan.placement import STAYS, Fleet, Problem, Way
 
 if TYPE_CHECKING:

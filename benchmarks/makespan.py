@@ -1,6 +1,7 @@
 """How long plans of whole graphs take beside HEFT's, and beside a bound that no plan can beat.
 
     python -m benchmarks makespan --seed 7
+    python -m benchmarks makespan --family encoder --family workflows
 
 Plans are carried out in simulated time (`simulated_run.py`), HEFT's through the same links; graphs and machines are
 drawn from the seed. Three comparisons: copies that do not wait for each other; copies that wait for ports; and tasks
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING
 
 from benchmarks import arrivals, executed, scheduled
 from benchmarks.collecting import held
-from benchmarks.dags import FAMILIES, has_workflows
+from benchmarks.families import FAMILIES, WORKFLOWS
 from benchmarks.machines import instances
 from benchmarks.report import Report, Target, WrongResult
 from benchmarks.simulated_run import Order, Policy, carried_out_ns
+from benchmarks.workflows import WorkflowsMissing, has_workflows
 from fuel_async.ir import no_breath
 from fuel_async.plan.placement import Effort, place, tables_of
 
@@ -58,6 +60,9 @@ TARGETS = {
     "stream_vs_count": Target(max=0.85),
 }
 
+#: What holds for each family. The others are for the mean of all of them.
+OF_EACH = frozenset({"vs_heft", "vs_heft_hard", "vs_heft_worst", "executed_vs_heft_worst", "executed_vs_promised"})
+
 #: Nothing but HEFT.
 ONLY_HEFT = Effort()
 
@@ -72,17 +77,16 @@ class Scale:
     sizes: Sequence[int] = (60, 250, 1_000)
     smaller: Sequence[int] = (60, 250)
     draws: int = 2
-    families: Sequence[str] = tuple(name for name in FAMILIES if name != "workflows")
     arrivals: int = 60_000
 
 
-QUICK = Scale(sizes=(30,), smaller=(30,), draws=1, families=("tree", *HARD), arrivals=2_000)
+QUICK = Scale(sizes=(30,), smaller=(30,), draws=1, arrivals=2_000)
 
 
-def measure(quick: bool, seed: int = 0) -> Report:
-    """Draw, plan, carry out, compare."""
+def measure(quick: bool, seed: int = 0, families: Sequence[str] = ()) -> Report:
+    """Draw, plan, carry out, compare; graphs of `families_of()`."""
     scale = QUICK if quick else Scale()
-    families = [*scale.families, *(["workflows"] if has_workflows() and not quick else [])]
+    targets, families = targets_of(families), families_of(families, quick)
     with held():
         figures = {
             **_without_ports(instances(seed, families, scale.sizes, scale.draws)),
@@ -95,8 +99,22 @@ def measure(quick: bool, seed: int = 0) -> Report:
             **_executed(instances(seed, families, scale.smaller[:1], scale.draws)),
             **arrivals.figures(scale.arrivals, seed),
         }
-    facts = {"seed": seed, "sizes": tuple(scale.sizes), "draws": scale.draws, "workflows": "workflows" in families}
-    return Report("makespan", {"simulated": figures}, TARGETS, facts)
+    facts = {"seed": seed, "sizes": tuple(scale.sizes), "draws": scale.draws, "families": tuple(families)}
+    return Report("makespan", {"simulated": figures}, targets, facts)
+
+
+def families_of(chosen: Sequence[str], quick: bool) -> Sequence[str]:
+    """Those chosen; all that there are where none is, or a few for a quick look. `WorkflowsMissing`."""
+    if WORKFLOWS in chosen and not has_workflows():
+        raise WorkflowsMissing
+    if chosen or quick:
+        return chosen or ("tree", *HARD)
+    return [name for name in FAMILIES if name != WORKFLOWS or has_workflows()]
+
+
+def targets_of(chosen: Sequence[str]) -> Mapping[str, Target]:
+    """Where families are chosen, what holds for each of them."""
+    return {name: target for name, target in TARGETS.items() if not chosen or name in OF_EACH}
 
 
 class _Ratios:

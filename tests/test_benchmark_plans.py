@@ -9,7 +9,8 @@ from hypothesis import given, settings
 
 from benchmarks.arrivals import RULES, figures
 from benchmarks.collecting import held
-from benchmarks.dags import FAMILIES, MEAN_WORK_NS, Dag, has_workflows
+from benchmarks.dags import MEAN_WORK_NS, Dag
+from benchmarks.families import FAMILIES, WORKFLOWS
 from benchmarks.machines import MACHINES, instances, problem_on
 from benchmarks.makespan import NOISE, ONLY_HEFT
 from benchmarks.scheduled import ratios, with_links
@@ -18,7 +19,8 @@ from fuel_async.ir import no_breath
 from fuel_async.plan.placement import Origin, Placement, Problem, Tables, place, tables_of
 from tests.plan.placement.support import problems, random_problem
 
-DRAWN = [name for name in FAMILIES if name != "workflows" or has_workflows()]
+#: Workflows have tests of their own.
+DRAWN = [name for name in FAMILIES if name != WORKFLOWS]
 
 
 def planned(problem: Problem) -> tuple[Tables, Placement]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -57,6 +58,8 @@ MAY_USE_ASYNCIO = frozenset({"streams", "runtime", "testing", "cli"})
 
 #: Libraries of one kind of device; only that backend's folder imports them.
 DRIVERS = frozenset({"cuda", "cupy", "cupyx", "torch", "vulkan"})
+#: What only stands beside the package: its own folders, and libraries that some of them need.
+BESIDE = frozenset({"benchmarks", "blockbuster", "dask", "examples", "safetensors", "tests", "tokenizers", "wfcommons"})
 #: Folders of what several backends share: no backends themselves, and without a driver.
 SHARED_FOLDERS = frozenset({"grids"})
 #: What is compared with one of them loads it by itself.
@@ -167,6 +170,8 @@ class Sources:
             yield f"pure package {unit} imports {library}"
         elif library == "asyncio" and unit not in MAY_USE_ASYNCIO:
             yield f"{unit or 'the root'} imports asyncio"
+        elif library in BESIDE:
+            yield f"imports {library}, which stands beside the package"
         allowed = set[str]().union(*[names for folder, names in MAY_IMPORT_DRIVERS.items() if path.startswith(folder)])
         if library in DRIVERS - allowed and backend_folder(path) in {None, *SHARED_FOLDERS}:
             yield f"imports the driver library {library} outside a backend"
@@ -205,6 +210,12 @@ def test_imports_follow_the_layers() -> None:
 def test_the_layers_have_no_cycle() -> None:
     assert set().union(*ALLOWED.values()) <= ALLOWED.keys()
     TopologicalSorter(ALLOWED).prepare()
+
+
+def test_what_only_benchmarks_and_examples_need_is_kept_out_of_the_package() -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    needed = {re.split(r"[^\w-]", need)[0] for name in ("bench", "examples", "workflows") for need in extras[name]}
+    assert needed - {"fuel_async"} <= BESIDE | DRIVERS
 
 
 def test_files_stay_short() -> None:
@@ -267,6 +278,8 @@ CASES = [
     ("storage/a.py", "import cupy", "1: imports the driver library cupy outside a backend"),
     ("testing/gpu_check/a.py", "import torch", None),
     ("testing/gpu_check/a.py", "import cupy", "1: imports the driver library cupy outside a backend"),
+    ("testing/a.py", "def f():\n    import wfcommons", "2: imports wfcommons, which stands beside the package"),
+    ("testing/a.py", "from benchmarks.dags import Dag", "1: imports benchmarks, which stands beside the package"),
     ("backends/cuda/a.py", "import cupy\nname = 'cuda'", None),
     ("backends/cuda/a.py", "from fuel_async.backends.base import BackendSpec", None),
     ("backends/cuda/a.py", "from fuel_async.backends.cpu import f", "1: names the backend cpu"),
