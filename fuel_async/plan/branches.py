@@ -40,7 +40,7 @@ class Branches:
         self.forks = forks = bytearray(count)
         below, ends = array("q", bytes(8 * count)), array("i", [_SINK]) * count
         #: Time of the first heavy branch that starts at a row; 1 when it reads other rows, too.
-        first = array("i", bytes(4 * count))
+        first = array("q", bytes(8 * count))
         for row in range(count - 1, -1, -1):
             end = ends[row]
             total = costs_ns[row] + below[row]

@@ -111,6 +111,11 @@ def test_light_rows_that_nobody_reads_go_with_another_region() -> None:
 # --- where heavy branches part and meet ---
 
 
+def test_branches_of_minutes_are_cut_as_others_are() -> None:
+    hour_us = 3_600_000_000
+    assert rows(f"a {hour_us} | b {hour_us} a | c {hour_us} a | d {hour_us} b c").regions() == ["a", "b", "c", "d"]
+
+
 def test_three_heavy_branches_and_their_join_are_four_regions() -> None:
     """x 500 --> a 500, b 500, c 500 --> y 5"""
     drawn = rows("x 500 | a 500 x | b 500 x | c 500 x | y 5 a b c")
