@@ -65,7 +65,7 @@ def with_links(problem: Problem) -> Problem:
         [
             STAYS
             if source == to
-            else Way(LONGER * way.latency_ns, LONGER * way.ns_per_byte, (source * count + to, source * count + to))
+            else Way(0.0, LONGER * way.ns_per_byte, (source * count + to, source * count + to), LONGER * way.latency_ns)
             for to, way in enumerate(row)
         ]
         for source, row in enumerate(fleet.ways)

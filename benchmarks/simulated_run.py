@@ -154,7 +154,7 @@ class _Run:
                 kept.append(one)
                 continue
             self.taken |= ports
-            sent_ns = self.now + way.ns_per_byte * self.tables.nbytes[value]
+            sent_ns = self.now + way.sent_ns(self.tables.nbytes[value])
             self.places[value][memory] = sent_ns + way.latency_ns
             if ports:
                 self.sent_ns.update(dict.fromkeys(ports, sent_ns))
@@ -288,7 +288,7 @@ class _Live(_Run):
         for _, _, value, memory in self.waiting:
             way = self.fleet.ways[self.source[value]][memory]
             for port in set(way.ports or ()):
-                found[port] = found.get(port, self.now) + way.ns_per_byte * self.tables.nbytes[value]
+                found[port] = found.get(port, self.now) + way.sent_ns(self.tables.nbytes[value])
         return found
 
     def _planned(self, task: int) -> tuple[float, int]:

@@ -2,7 +2,8 @@
 
 A model starts from the figures a device advertises and follows what its copies took. It keeps medians of the latest
 copies by size, so a copy that waited for something else changes little, and its memory is bounded. What the copies
-cannot tell apart, latency from bandwidth, stays in the proportion of the prior. No clock here: times are arguments.
+cannot tell apart, latency from bandwidth, stays in the proportion of the prior; ports stay as advertised. No clock
+here: times are arguments.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class LinkModel:
         self._prior = self._estimate = prior
         free = prior.latency_ns == 0 and math.isinf(prior.bytes_per_ns)
         #: What the times of copies are multiples of: no multiple of nothing is the total.
-        self._shape = LinkEstimate(0.0, 1.0) if free else prior
+        self._shape = LinkEstimate(0.0, 1.0, prior.ports) if free else prior
         self._by_size: Mapping[int, _Sizes] = {}
         self._warm = self._stale = False
 
@@ -105,7 +106,7 @@ def _scaled(shape: LinkEstimate, ratios: Sequence[float]) -> LinkEstimate:
     Copies of one size give the total at that size and nothing else, so that is what is taken from them.
     """
     ratio = _median(ratios)
-    return LinkEstimate(shape.latency_ns * ratio, shape.bytes_per_ns / ratio)
+    return LinkEstimate(shape.latency_ns * ratio, shape.bytes_per_ns / ratio, shape.ports)
 
 
 def _fit(points: Sequence[tuple[float, float]], prior: LinkEstimate) -> LinkEstimate:
@@ -119,7 +120,7 @@ def _fit(points: Sequence[tuple[float, float]], prior: LinkEstimate) -> LinkEsti
     slope = _towards(1 / prior.bytes_per_ns, slope, BLUR * took / size)
     latency = _weighted_mean([(took, took - slope * size) for size, took in points])
     latency = _towards(prior.latency_ns, latency, BLUR * points[0][1])
-    return LinkEstimate(latency, 1 / slope if slope else math.inf)
+    return LinkEstimate(latency, 1 / slope if slope else math.inf, prior.ports)
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:

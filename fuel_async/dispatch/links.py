@@ -22,12 +22,15 @@ _MAX_NS = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class LinkEstimate:
-    """Latency and bandwidth of one direction of a link. `UserError` for figures that no link can have."""
+    """Latency, bandwidth and ports of one direction of a link. `UserError` for figures that no link can have."""
 
     #: Nanoseconds that a copy of any size takes, at least 0 and finite.
     latency_ns: float
     #: Above 0; infinite where bytes take no time of their own. 1 byte/ns is 1 GB/s.
     bytes_per_ns: float
+    #: Names of what copies over it occupy and copies over other links do, too: of all that name one, one copies at a
+    #: time. A link that shares nothing names nothing; its copies wait for each other only.
+    ports: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not (0 <= self.latency_ns < math.inf and self.bytes_per_ns > 0):
@@ -43,10 +46,11 @@ class LinkEstimate:
     def then(self, other: LinkEstimate) -> LinkEstimate:
         """Return both links in series, the second starting when the first has ended.
 
-        Latencies add up; of bandwidths b and c what is left is b·c / (b + c).
+        Latencies add up; of bandwidths b and c what is left is b·c / (b + c). It passes the ports of both.
         """
         per_byte = 1 / self.bytes_per_ns + 1 / other.bytes_per_ns
-        return LinkEstimate(self.latency_ns + other.latency_ns, 1 / per_byte if per_byte else math.inf)
+        ports = (*self.ports, *[port for port in other.ports if port not in self.ports])
+        return LinkEstimate(self.latency_ns + other.latency_ns, 1 / per_byte if per_byte else math.inf, ports)
 
 
 #: Figures of a link that was neither measured nor advertised, by the kind of its path.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from fuel_async.schedule.machine import HOST, Hop
+from fuel_async.schedule.machine import HOST, Hop, Port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,7 @@ def arrival(
     """
     ready_ns = now_ns
     copies: list[tuple[int, Hop]] = []
-    busy_ns: dict[tuple[int, int], int] = {}
+    busy_ns: dict[Port, int] = {}
     for value in state.spread.reads[region]:
         places = state.places[value]
         there_ns = places.get(memory)
@@ -54,12 +54,12 @@ def arrival(
                 return None
             there_ns, hops, ends_ns = way
             for hop, end_ns in zip(hops, ends_ns, strict=True):
-                busy_ns[hop.source, hop.memory] = end_ns
+                busy_ns.update(dict.fromkeys(hop.ports, end_ns))
                 copies.append((value, hop))
         ready_ns = max(ready_ns, there_ns)
     if upload_ns:
-        free_ns = busy_ns.get((HOST, memory), machine.link_free_ns(HOST, memory))
-        ready_ns = max(ready_ns, max(free_ns, now_ns) + upload_ns)
+        hops = links.route(HOST, memory, 0) or ()
+        ready_ns = max(ready_ns, _free_ns(hops[-1], machine, busy_ns, now_ns) + upload_ns) if hops else ready_ns
     return Arrival(ready_ns, copies)
 
 
@@ -70,7 +70,7 @@ def _fastest(
     machine: Machine,
     links: Links,
     now_ns: int,
-    busy_ns: dict[tuple[int, int], int],
+    busy_ns: dict[Port, int],
 ) -> _Way | None:
     """The way on which a value arrives first; of equals from the source named first."""
     best: _Way | None = None
@@ -82,13 +82,19 @@ def _fastest(
             continue
         at_ns, ends_ns = max(since_ns, now_ns), list[int]()
         for hop in hops:
-            link = hop.source, hop.memory
-            free_ns = busy_ns[link] if link in busy_ns else machine.link_free_ns(*link)
-            at_ns = max(at_ns, free_ns) + hop.copy_ns
+            at_ns = _free_ns(hop, machine, busy_ns, at_ns) + hop.copy_ns
             ends_ns.append(at_ns)
         if best is None or at_ns < best[0]:
             best = at_ns, hops, ends_ns
     return best
+
+
+def _free_ns(hop: Hop, machine: Machine, busy_ns: dict[Port, int], since_ns: int) -> int:
+    """When all that a copy occupies is free, from some moment on."""
+    for port in hop.ports:
+        free_ns = busy_ns[port] if port in busy_ns else machine.port_free_ns(port)
+        since_ns = max(since_ns, free_ns)
+    return since_ns
 
 
 def _being_made(

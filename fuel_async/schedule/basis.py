@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from fuel_async.plan import ahead_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fuel_async.ir import Breathe
     from fuel_async.plan import Arriving, Placement, Row, Tables
+    from fuel_async.schedule.machine import Port
     from fuel_async.schedule.prior import Prior
     from fuel_async.schedule.shape import SpreadShape
 
@@ -26,18 +27,19 @@ ROLLS_FROM = 20
 class Basis:
     """One problem and its first plan. Shared by the runs of a shape; what it computes is kept. Any thread."""
 
-    __slots__ = ("_ahead", "_placement", "_spread", "_whole", "arriving", "memories", "rolls", "tables")
+    __slots__ = ("_ahead", "_placement", "_spread", "_whole", "arriving", "memories", "ports", "rolls", "tables")
 
     def __init__(
         self,
         tables: Tables,
         placement: Placement,
         memories: Sequence[int],
+        ports: Mapping[Port, int],
         spread: SpreadShape,
         arriving: Arriving,
     ) -> None:
-        """`memories` are the executor's, by their numbers in the problem."""
-        self.tables, self.memories, self._spread = tables, memories, spread
+        """`memories` are the executor's, by their numbers in the problem; `ports` tells those of ports."""
+        self.tables, self.memories, self.ports, self._spread = tables, memories, ports, spread
         #: What is known of such a run before it comes.
         self.arriving = arriving
         #: Whether runs are swept again.
@@ -72,8 +74,8 @@ class Basis:
             )
         return found
 
-    def sends(self, devices: Sequence[int], starts_ns: Sequence[float]) -> list[list[tuple[int, int]]]:
-        """By region: (value, memory) of what it makes and where a reader is placed, in the order of the readers."""
+    def sends(self, devices: Sequence[int], starts_ns: Sequence[float]) -> list[list[tuple[int, int, int]]]:
+        """By region: (value, memory, start of the first reader there) of what it makes, in the order of the readers."""
         first: dict[tuple[int, int], float] = {}
         numbers = self.tables.problem.fleet.memories
         for region, reads in enumerate(self._spread.reads):
@@ -81,9 +83,9 @@ class Basis:
             for value in reads:
                 pair = value, memory
                 first[pair] = min(first.get(pair, math.inf), starts_ns[region])
-        sends: list[list[tuple[int, int]]] = [[] for _ in self._spread.reads]
+        sends: list[list[tuple[int, int, int]]] = [[] for _ in self._spread.reads]
         for value, memory in sorted(first, key=lambda pair: (first[pair], pair)):
             producer = self._spread.producers[value]
             if producer >= 0:
-                sends[producer].append((value, memory))
+                sends[producer].append((value, memory, int(first[value, memory])))
         return sends

@@ -20,7 +20,7 @@ from fuel_async.schedule.spread import SpreadScheduler
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fuel_async.schedule.machine import DeviceShape, Links, Prices
+    from fuel_async.schedule.machine import DeviceShape, Links, Port, Prices
     from fuel_async.schedule.offers import Decision, Policy
     from fuel_async.schedule.shape import LaneShape, RunShape
 
@@ -74,7 +74,7 @@ class _Play:
         self.shape, self.prices, self.links = shape, prices, links
         self.took_ns = took_ns or prices.region_ns
         self.lane_free_ns = [0] * len(self.scheduler.loads)
-        self.link_free_ns: dict[tuple[int, int], int] = {}
+        self.port_free_ns: dict[Port, int] = {}
         self.arrived_ns: dict[tuple[int, int], int] = {}
         self.to_come: list[tuple[int, int, Event]] = []
         self.order = count()
@@ -120,11 +120,11 @@ class _Play:
     def _copy(self, copy: Copy, now_ns: int) -> None:
         assert self.shape.spread is not None
         hops = self.links.route(copy.source, copy.memory, self.shape.spread.nbytes[copy.value]) or ()
-        took_ns = sum(hop.copy_ns for hop in hops)
-        link = (copy.source, copy.memory)
+        ports = [port for hop in hops for port in hop.ports]
         since_ns = self.arrived_ns.get((copy.value, copy.source), 0)
-        arrival_ns = max(now_ns, since_ns, self.link_free_ns.get(link, 0)) + took_ns
-        self.link_free_ns[link] = self.arrived_ns[copy.value, copy.memory] = arrival_ns
+        since_ns = max([now_ns, since_ns, *[self.port_free_ns.get(port, 0) for port in ports]])
+        arrival_ns = self.arrived_ns[copy.value, copy.memory] = since_ns + sum([hop.copy_ns for hop in hops])
+        self.port_free_ns.update(dict.fromkeys(ports, arrival_ns))
         self.copies.append((copy.value, copy.source, copy.memory, arrival_ns))
         self._later(arrival_ns, CopyFinished(0, copy.value, copy.memory))
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from fuel_async.plan import may_start
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fuel_async.schedule.look import Look
     from fuel_async.schedule.machine import Machine
     from fuel_async.schedule.offers import Offer
@@ -36,26 +38,29 @@ def waits_for_another(state: SpreadState, region: int, offer: Offer, machine: Ma
 def _expected_ns(
     state: SpreadState, region: int, prior: Prior, machine: Machine, look: Look, now_ns: int
 ) -> float | None:
-    """When all that a region reads is expected where the plan has it; None when it waits for no other region."""
+    """When all that a region reads is expected where the plan has it; None when it should be there by now."""
     memory = machine.devices[prior.devices[region]].shape.memory
-    expected_ns: int | None = None
+    expected_ns = now_ns
     for need in state.shape.needs[region]:
+        values = state.made_for(need, region)
         if need in state.finished:
-            continue
-        lane = state.in_flight.get(need)
-        if lane is None:
+            since_ns, sources = now_ns, [state.places[value] for value in values]
+        elif (lane := state.in_flight.get(need)) is not None:
+            since_ns = machine.lanes[lane].end_ns((state.run, need), now_ns)
+            sources = [{machine.memory_of(lane): since_ns}] * len(values)
+        else:
             return state.since_ns + prior.starts_ns[region] + _late_ns(state, prior, machine, look, now_ns)
-        there_ns = machine.lanes[lane].end_ns((state.run, need), now_ns)
-        source = machine.memory_of(lane)
-        if source != memory:
-            there_ns += max(
-                [_copy_ns(state, look, value, source, memory) for value in state.made_for(need, region)], default=0
-            )
-        expected_ns = max(expected_ns or 0, there_ns)
-    return expected_ns
+        arrivals = [
+            places[memory] if memory in places else since_ns + _copy_ns(state, look, value, places, memory)
+            for value, places in zip(values, sources, strict=True)
+        ]
+        expected_ns = max(expected_ns, since_ns, *arrivals)
+    return expected_ns if expected_ns > now_ns else None
 
 
-def _copy_ns(state: SpreadState, look: Look, value: int, source: int, memory: int) -> int:
+def _copy_ns(state: SpreadState, look: Look, value: int, places: Mapping[int, int], memory: int) -> int:
+    """The time of a copy from where a value is first, with nothing in its way."""
+    source = min(places, key=places.__getitem__, default=memory)
     hops = look.route(source, memory, state.spread.nbytes[value]) or ()
     return sum([hop.copy_ns for hop in hops])
 

@@ -6,7 +6,7 @@ Devices, lanes and memories are numbered. Memory 0 is the host's; a device that 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from fuel_async.schedule.selector import LaneLoad
 
@@ -34,12 +34,23 @@ class DeviceShape:
     budget_nbytes: int
 
 
+#: What one copy at a time occupies: something numbered that several links share, or a link of its own.
+Port: TypeAlias = int | tuple[int, int]
+
+
 class Hop(NamedTuple):
     """One copy of a value on its way."""
 
     source: int
     memory: int
     copy_ns: int
+    #: What its link shares with others.
+    shared: tuple[int, ...] = ()
+
+    @property
+    def ports(self) -> Sequence[Port]:
+        """What it occupies while it is made."""
+        return self.shared or ((self.source, self.memory),)
 
 
 class Links(Protocol):
@@ -78,19 +89,22 @@ class MemoryLoad:
 
 
 @dataclass(slots=True)
-class LinkLoad:
-    """What is on its way over one link, and when the link is expected to be through with it."""
+class PortLoad:
+    """What is on its way through one port, and when the port is expected to be through with it."""
 
+    count: int = 0
     held_ns: int = 0
     free_ns: int = 0
 
     def take(self, copy_ns: int, end_ns: int) -> None:
         """Note a copy that is expected to end then."""
+        self.count += 1
         self.held_ns += copy_ns
         self.free_ns = end_ns
 
     def give(self, copy_ns: int, now_ns: int) -> None:
         """Note that a copy has ended, or never will."""
+        self.count -= 1
         self.held_ns -= copy_ns
         self.free_ns = now_ns + self.held_ns
 
@@ -177,8 +191,7 @@ class Machine:
     #: The device of each lane.
     device_of: list[int] = field(default_factory=list)
     memories: dict[int, MemoryLoad] = field(default_factory=dict)
-    #: By (source, memory).
-    links: dict[tuple[int, int], LinkLoad] = field(default_factory=dict)
+    ports: dict[Port, PortLoad] = field(default_factory=dict)
 
     def add(self, shape: DeviceShape, lanes: Sequence[LaneShape]) -> None:
         """Add an idle device."""
@@ -217,9 +230,9 @@ class Machine:
             lane.free_ns(now_ns) + foreign_ns[device] for lane, device in zip(self.lanes, self.device_of, strict=True)
         ]
 
-    def link_free_ns(self, source: int, memory: int) -> int:
-        """When a link is expected to be through with what is on its way."""
-        load = self.links.get((source, memory))
+    def port_free_ns(self, port: Port) -> int:
+        """When a port is expected to be through with what is on its way."""
+        load = self.ports.get(port)
         return 0 if load is None else load.free_ns
 
     def take(self, job: tuple[int, int], offer: Offer, now_ns: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fuel_async.ir import Breathe, no_breath
 from fuel_async.plan import STAYS, Fleet, Problem, Way, arriving, place, tables_of
@@ -19,10 +19,10 @@ from fuel_async.schedule.basis import Basis
 from fuel_async.schedule.machine import HOST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from fuel_async.schedule.machine import DeviceShape, Hop, Links, Machine
+    from fuel_async.schedule.machine import DeviceShape, Hop, Links, Machine, Port
     from fuel_async.schedule.offers import Offer
     from fuel_async.schedule.shape import LaneShape, RunShape, SpreadShape
 
@@ -39,9 +39,9 @@ class Prior:
     #: By region: its device, and when it would start, in ns after the run does.
     devices: Sequence[int]
     starts_ns: Sequence[int]
-    #: By region: (value, memory) for each value that it makes and each memory where a reader is planned, the first
-    #: that is needed first.
-    sends: Sequence[Sequence[tuple[int, int]]]
+    #: By region: (value, memory, ns after the run begins) for each value that it makes and each memory where a reader
+    #: is planned, and when the first would start there; what is needed first is first.
+    sends: Sequence[Sequence[tuple[int, int, int]]]
     makespan_ns: int
     #: When each region would end, where that is known.
     ends_ns: Sequence[int] = ()
@@ -85,7 +85,7 @@ class Prior:
 
         def readers_ns(offer: Offer) -> int:
             source, longest_ns = machine.devices[offer.device].shape.memory, 0
-            for value, memory in self.sends[region]:
+            for value, memory, _ in self.sends[region]:
                 if memory != source:
                     hops = route(source, memory, nbytes[value]) or ()
                     longest_ns = max(longest_ns, sum([hop.copy_ns for hop in hops]))
@@ -116,12 +116,13 @@ def prior_of(
     """
     if shape.spread is None or len(shape) < 2 or len(devices) - len(gone) < 2:
         return None
-    problem = problem_of(shape, devices, links, gone)
-    if problem is None:
+    posed = problem_of(shape, devices, links, gone)
+    if posed is None:
         return None
-    tables = tables_of(problem, breathe)
-    placement = place(problem, breathe=breathe, tables=tables)
-    basis = Basis(tables, placement, _memories(devices, gone), shape.spread, arriving(tables, placement, breathe))
+    tables = tables_of(posed.problem, breathe)
+    placement = place(posed.problem, breathe=breathe, tables=tables)
+    ahead = arriving(tables, placement, breathe)
+    basis = Basis(tables, placement, posed.memories, posed.ports, shape.spread, ahead)
     return Prior(
         devices=list(placement.devices),
         starts_ns=[int(start) for start in placement.starts_ns],
@@ -132,9 +133,12 @@ def prior_of(
     )
 
 
-def _memories(devices: Sequence[tuple[DeviceShape, Sequence[LaneShape]]], gone: AbstractSet[int]) -> list[int]:
-    """The memories of a problem, by their numbers there."""
-    return sorted({HOST, *[device.memory for number, (device, _) in enumerate(devices) if number not in gone]})
+class Posed(NamedTuple):
+    """A problem, and what numbers in it stand for: those of memories by their order, and those of ports."""
+
+    problem: Problem
+    memories: Sequence[int]
+    ports: Mapping[Port, int]
 
 
 def problem_of(
@@ -142,7 +146,7 @@ def problem_of(
     devices: Sequence[tuple[DeviceShape, Sequence[LaneShape]]],
     links: Links,
     gone: AbstractSet[int] = frozenset(),
-) -> Problem | None:
+) -> Posed | None:
     """A run on idle devices, with its constants there, as a problem of placement; None when it could not end.
 
     Memories keep their numbers in the order of their own; the host's is 0, whether a device works in it or not.
@@ -150,9 +154,10 @@ def problem_of(
     spread = shape.spread
     assert spread is not None
     there = [device for device in range(len(devices)) if device not in gone]
-    memories = _memories(devices, gone)
+    memories = sorted({HOST, *[devices[device][0].memory for device in there]})
     number = {memory: place for place, memory in enumerate(memories)}
-    ways = _ways(memories, links, max(spread.nbytes, default=1))
+    ports: dict[Port, int] = {}
+    ways = _ways(memories, links, max(spread.nbytes, default=1), ports)
     times_ns = [_times(spread, region, len(devices), there) for region in range(len(shape))]
     if ways is None or any(min(row) == math.inf for row in times_ns):
         return None
@@ -168,7 +173,8 @@ def problem_of(
             writes[need].append(len(nbytes))
             nbytes.append(0.0)
     given = {value: {number[HOST]: 0.0} for value, producer in enumerate(spread.producers) if producer < 0}
-    return Problem(fleet, times_ns, reads, writes, nbytes, given, dict.fromkeys(spread.outputs, number[HOST]))
+    owed = dict.fromkeys(spread.outputs, number[HOST])
+    return Posed(Problem(fleet, times_ns, reads, writes, nbytes, given, owed), memories, ports)
 
 
 def _times(spread: SpreadShape, region: int, devices: int, there: Sequence[int]) -> list[float]:
@@ -181,9 +187,13 @@ def _times(spread: SpreadShape, region: int, devices: int, there: Sequence[int])
     return row
 
 
-def _ways(memories: Sequence[int], links: Links, largest_nbytes: int) -> Sequence[Sequence[Way]] | None:
-    """By source and memory: the line through the times of nothing and of the largest value; a port for each link."""
-    ports: dict[tuple[int, int], int] = {}
+def _ways(
+    memories: Sequence[int], links: Links, largest_nbytes: int, ports: dict[Port, int]
+) -> Sequence[Sequence[Way]] | None:
+    """By source and memory: the line through the times of nothing and of the largest value; numbers `ports`.
+
+    Of the ports that are passed on the way, the first and the last count.
+    """
     ways: list[list[Way]] = []
     size = max(largest_nbytes, 1)
     for source in memories:
@@ -195,9 +205,9 @@ def _ways(memories: Sequence[int], links: Links, largest_nbytes: int) -> Sequenc
             empty, full = links.route(source, memory, 0), links.route(source, memory, size)
             if empty is None or full is None:
                 return None
-            latency_ns = sum([hop.copy_ns for hop in empty])
-            per_byte = max(sum([hop.copy_ns for hop in full]) - latency_ns, 0) / size
-            over = [ports.setdefault((hop.source, hop.memory), len(ports)) for hop in full]
-            row.append(Way(float(latency_ns), per_byte, (over[0], over[-1])))
+            setup_ns = sum([hop.copy_ns for hop in empty])
+            per_byte = max(sum([hop.copy_ns for hop in full]) - setup_ns, 0) / size
+            over = [ports.setdefault(port, len(ports)) for hop in full for port in hop.ports]
+            row.append(Way(0.0, per_byte, (over[0], over[-1]), float(setup_ns)))
         ways.append(row)
     return ways

@@ -17,7 +17,7 @@ from fuel_async.schedule.prior import Prior
 from fuel_async.schedule.record import record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from fuel_async.schedule.basis import Basis
     from fuel_async.schedule.copies import Copies
@@ -124,12 +124,12 @@ class Rolling:
         told: list[Instruction] = []
         for region, (device, then) in enumerate(zip(prior.devices, before.devices, strict=True)):
             if device != then and not state.is_issued(region):
-                memory = self._machine.devices[device].shape.memory
+                memory, needed_ns = self._machine.devices[device].shape.memory, prior.starts_ns[region]
                 for value in state.spread.reads[region]:
                     places = state.places[value]
                     if places:
                         source = min(places, key=places.__getitem__)
-                        told += self._copies.send(state, [(value, memory)], source, now_ns)
+                        told += self._copies.send(state, [(value, memory, needed_ns)], source, now_ns)
         return told
 
     def _progress(self, state: SpreadState, prior: Prior, basis: Basis, now_ns: int) -> Progress:
@@ -164,14 +164,12 @@ class Rolling:
             key=lambda region: (prior.starts_ns[region], region),
         )
         places = {value: there for value, there in places.items() if there}
-        return Progress(free_ns, places, left, self._ports_ns(basis, number, now_ns, since_ns))
+        return Progress(free_ns, places, left, self._ports_ns(basis, now_ns, since_ns))
 
-    def _ports_ns(self, basis: Basis, number: Mapping[int, int], now_ns: int, since_ns: int) -> dict[int, float]:
-        """By port: when the link is through with what is on its way, of links that are busy."""
-        ways, found = basis.tables.problem.fleet.ways, dict[int, float]()
-        for (source, memory), load in self._machine.links.items():
-            if load.free_ns > now_ns and source in number and memory in number:
-                ports = ways[number[source]][number[memory]].ports
-                if ports is not None and ports[0] == ports[1]:  # the link is the way
-                    found[ports[0]] = float(load.free_ns - since_ns)
-        return found
+    def _ports_ns(self, basis: Basis, now_ns: int, since_ns: int) -> dict[int, float]:
+        """By port: when it is through with what is on its way, of those that are busy."""
+        return {
+            basis.ports[port]: float(load.free_ns - since_ns)
+            for port, load in self._machine.ports.items()
+            if load.free_ns > now_ns and port in basis.ports
+        }

@@ -46,6 +46,7 @@ from fuel_async.schedule.streams import Streams
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fuel_async.schedule.machine import Hop
     from fuel_async.schedule.shape import LaneShape, RunShape
 
 
@@ -261,26 +262,30 @@ class SpreadScheduler(Runs[SpreadState]):
     # --- copies -----------------------------------------------------------------------------------
 
     def _copy_finished(self, event: CopyFinished) -> Sequence[Instruction]:
-        state = self._arrived(event)
+        state, hop = self._arrived(event)
+        told = self.copies.go_on(hop.ports, self.now_ns)
+        self.look_again = self.look_again or bool(told)
         if state.phase is Phase.DRAINING:
-            return self._drained(state)
+            return [*told, *self._drained(state)]
         if event.memory in state.places[event.value]:
             state.places[event.value][event.memory] = self.now_ns
         if event.memory == HOST and event.value in state.owed:
             state.owed.discard(event.value)
-            return self._go_on(state)
-        return ()
+            return [*told, *self._go_on(state)]
+        return told
 
     def _copy_failed(self, event: CopyFailed) -> Sequence[Instruction]:
-        state = self._arrived(event)
-        return self._drained(state) if state.phase is Phase.DRAINING else self._stop(state, event.error)
+        state, hop = self._arrived(event)
+        ended = self._drained(state) if state.phase is Phase.DRAINING else self._stop(state, event.error)
+        return [*ended, *self.copies.go_on(hop.ports, self.now_ns)]
 
-    def _arrived(self, event: CopyFinished | CopyFailed) -> SpreadState:
+    def _arrived(self, event: CopyFinished | CopyFailed) -> tuple[SpreadState, Hop]:
         state = self.known(event.run, "a copy ends once")
-        if not self.copies.ended(state, event, self.now_ns):
+        hop = self.copies.ended(state, event, self.now_ns)
+        if hop is None:
             found = f"value {event.value} of run {event.run} in memory {event.memory}"
             raise InvariantBroken("a copy ends once", found, self.story(event.run))
-        return state
+        return state, hop
 
     # --- placing ----------------------------------------------------------------------------------
 
@@ -343,6 +348,8 @@ class SpreadScheduler(Runs[SpreadState]):
             if behind is not None and chosen.lane != behind:  # better there than behind, once it may go there
                 continue
             if waits_for_another(state, region, chosen, self.machine, look, self.now_ns):
+                continue
+            if chosen.copies and self.copies.hold_back(state, chosen.copies):
                 continue
             look.stand(chosen)
             if self.loads[chosen.lane].free:

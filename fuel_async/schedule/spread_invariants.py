@@ -10,6 +10,7 @@ from fuel_async.schedule.machine import HOST
 from fuel_async.schedule.state import Phase
 
 if TYPE_CHECKING:
+    from fuel_async.schedule.machine import Port
     from fuel_async.schedule.spread import SpreadScheduler
     from fuel_async.schedule.spread_state import SpreadState
 
@@ -32,14 +33,14 @@ def check_machine(scheduler: SpreadScheduler) -> None:
     machine, runs = scheduler.machine, scheduler.runs.values()
     shares: Counter[int] = Counter()
     jobs: list[dict[tuple[int, int], int]] = [{} for _ in machine.lanes]
-    on_links: Counter[tuple[int, int]] = Counter()
+    on_ports: Counter[Port] = Counter()
     for state in runs:
         for memory in state.memories:
             shares[memory] += state.spread.share_nbytes
         for region, lane in state.in_flight.items():
             jobs[lane][state.run, region] = state.promised_ns[region]
         for hop in state.arriving.values():
-            on_links[hop.source, hop.memory] += hop.copy_ns
+            on_ports.update(dict.fromkeys(hop.ports, hop.copy_ns))
     for run, one in scheduler.alone.runs.items():
         if run in scheduler.runs:
             raise InvariantBroken("a run is on the short way or has events", f"run {run}")
@@ -66,12 +67,15 @@ def check_machine(scheduler: SpreadScheduler) -> None:
         gone = machine.devices[machine.device_of[lane]].gone is not None
         if queue.free != (not gone and queue.held < queue.shape.slot_capacity):
             raise InvariantBroken("a lane is free while it has a slot and a device", f"lane {lane}: {queue}")
-    for link, busy in machine.links.items():
-        if busy.held_ns != on_links[link]:
-            raise InvariantBroken("a link holds the copies that are on their way", f"link {link}: {busy}")
-    line = scheduler.waiting()
-    if [state.entry for state in line] != sorted(state.entry for state in runs if state.entry is not None):
-        raise InvariantBroken("runs stand in line by priority and turn", f"runs {[state.run for state in line]}")
+    for port, busy in machine.ports.items():
+        if busy.held_ns != on_ports[port]:
+            raise InvariantBroken("a port holds the copies that are on their way", f"port {port}: {busy}")
+    for port, line in scheduler.copies.waiting.items():
+        if line and not machine.ports[port].count:
+            raise InvariantBroken("what waits for a port waits for copies", f"port {port}: {len(line)} wait")
+    entries = [state.entry for state in scheduler.waiting()]
+    if entries != sorted(state.entry for state in runs if state.entry is not None):
+        raise InvariantBroken("runs stand in line by priority and turn", f"entries {entries}")
 
 
 def _values(state: SpreadState) -> None:

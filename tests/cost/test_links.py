@@ -78,6 +78,21 @@ def test_links_in_series_add_latencies_and_share_bandwidth() -> None:
     assert both.bytes_per_ns == pytest.approx(12 * 4 / (12 + 4))
 
 
+def test_links_in_series_pass_the_ports_of_both() -> None:
+    down, up = LinkEstimate(1.0, 1.0, ("out", "hub")), LinkEstimate(1.0, 1.0, ("hub", "in"))
+    assert down.then(up).ports == ("out", "hub", "in")
+
+
+@pytest.mark.parametrize("sizes", [[1_000] * 4, [1_000] * 4 + [1_000_000] * 4])
+@pytest.mark.parametrize("prior", [LinkEstimate(10.0, 5.0, ("out",)), LinkEstimate(0.0, math.inf, ("out",))])
+def test_what_is_learned_of_a_link_says_nothing_else_of_its_ports(prior: LinkEstimate, sizes: list[int]) -> None:
+    model = LinkModel(prior)
+    for nbytes in sizes:
+        model.observe(nbytes, 3_000 + nbytes)
+    assert model.estimate.latency_ns != prior.latency_ns or model.estimate.bytes_per_ns != prior.bytes_per_ns
+    assert model.estimate.ports == ("out",)
+
+
 def test_a_free_link_in_series_changes_nothing() -> None:
     free = DEFAULT_LINKS[TransferPath.SameDevice]
     assert free.then(LINK) == LINK.then(free) == LINK

@@ -127,11 +127,15 @@ def names(shape: RunShape) -> Sequence[str]:
 
 @dataclass
 class Mesh:
-    """Links between all memories, each of 10 ns and a tenth of one a byte, but for those that are `missing`."""
+    """Links between all memories, each of 10 ns and a tenth of one a byte, but for those that are `missing`.
+
+    If `shared`, a memory sends one copy at a time and receives one.
+    """
 
     latency_ns: int = 10
     ns_per_byte: float = 0.1
     missing: set[tuple[int, int]] = field(default_factory=set)
+    shared: bool = False
 
     def copy_ns(self, nbytes: int) -> int:
         return self.latency_ns + int(nbytes * self.ns_per_byte)
@@ -144,8 +148,11 @@ class Mesh:
         )
         for way in ways:
             if not self.missing.intersection(way):
-                return [Hop(*link, self.copy_ns(nbytes)) for link in way]
+                return [Hop(*link, self.copy_ns(nbytes), self._ports(*link)) for link in way]
         return None
+
+    def _ports(self, source: int, memory: int) -> tuple[int, ...]:
+        return (source, -1 - memory) if self.shared else ()
 
 
 def gpu(number: int, *, budget: int = 1_000, slots: int = 2, lanes: int = 1) -> DeviceParts:
@@ -289,7 +296,7 @@ class Checked(SpreadScheduler):
         """Whether it knows of no run, and neither lanes, links nor memories hold anything."""
         machine = self.machine
         held = [load.held for load in self.loads] + [load.held_ns for load in self.loads]
-        held += [load.held_ns for load in machine.links.values()]
+        held += [load.held_ns for load in machine.ports.values()]
         held += [load.held_nbytes for load in machine.memories.values()]
         return not (self.runs or self.alone.runs or self.waiting() or any(held))
 

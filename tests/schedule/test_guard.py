@@ -10,7 +10,7 @@ from fuel_async.schedule import Prior, earliest_finish, spread_evenly
 from tests.schedule.spread_support import Checked, cpu, gpu, spread
 
 #: a on the second device is read by b on the first, which has c after it; c reads nothing.
-PLAN = Prior([1, 0, 0], [0, 130, 330], [[(0, 1)], [], []], 1_230)
+PLAN = Prior([1, 0, 0], [0, 130, 330], [[(0, 1, 130)], [], []], 1_230)
 
 
 def machine(text: str, prior: Prior = PLAN, *, lanes: int = 1, policy: object = earliest_finish) -> tuple[Checked, str]:
@@ -51,7 +51,7 @@ def test_a_plan_that_is_late_keeps_nobody_waiting() -> None:
     """b waits for a, which has no slot for a long time yet: c would be through before."""
     found = Checked(gpu(1), gpu(2, slots=1))
     found.admit(1, spread("a=5000@1", outputs=""))
-    prior = Prior([1, 0, 0, 0], [0, 130, 330, 0], [[(0, 1)], [], [], []], 1_230)
+    prior = Prior([1, 0, 0, 0], [0, 130, 330, 0], [[(0, 1, 130)], [], [], []], 1_230)
     told = found.admit(0, replace(spread("a=100@1 b:a=200 c=900 d=10", outputs=""), prior=prior))
     assert told == "0d@0, 0c@0"
 

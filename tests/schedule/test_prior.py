@@ -47,8 +47,9 @@ FORK = "a:X=100 b:a=900 c:a=800 d:a=700 e:bcd=50"
 
 def test_a_run_is_a_problem_of_placement() -> None:
     shape = spread("a:X=100 b:a/a=300 c:a=200@1", speeds={1: 2}, nbytes={"a": 40})
-    problem = problem_of(shape, DEVICES, Mesh())
-    assert problem is not None
+    posed = problem_of(shape, DEVICES, Mesh())
+    assert posed is not None
+    problem = posed.problem
     problem.verify()
     assert problem.times_ns == [[100.0, 50.0], [300.0, 150.0], [float("inf"), 100.0]]
     assert problem.given == {0: {0: 0.0}}
@@ -58,8 +59,9 @@ def test_a_run_is_a_problem_of_placement() -> None:
 
 
 def test_what_only_comes_after_another_reads_nothing_of_it() -> None:
-    problem = problem_of(spread("a:X b:X/a"), DEVICES, Mesh())
-    assert problem is not None
+    posed = problem_of(spread("a:X b:X/a"), DEVICES, Mesh())
+    assert posed is not None
+    problem = posed.problem
     problem.verify()
     assert problem.reads[1][-1] in problem.writes[0]
     assert problem.nbytes[problem.reads[1][-1]] == 0
@@ -70,12 +72,22 @@ def test_ways_are_lines_through_the_predicted_times() -> None:
         def route(self, source: int, memory: int, nbytes: int) -> tuple[Hop, ...]:
             return (Hop(source, HOST, 5 + nbytes), Hop(HOST, memory, 10 + 2 * nbytes))
 
-    problem = problem_of(spread("a:X b:a"), DEVICES, Slow())
-    assert problem is not None
-    way = problem.fleet.ways[1][2]
-    assert (way.latency_ns, way.ns_per_byte) == (15.0, 3.0)
+    posed = problem_of(spread("a:X b:a"), DEVICES, Slow())
+    assert posed is not None
+    way = posed.problem.fleet.ways[1][2]
+    assert (way.latency_ns, way.setup_ns, way.ns_per_byte) == (0.0, 15.0, 3.0)
     assert way.ports is not None
     assert way.ports[0] != way.ports[1]
+
+
+def test_ports_that_links_share_are_shared_in_the_problem() -> None:
+    posed = problem_of(spread("a:X b:a"), DEVICES, Mesh(shared=True))
+    assert posed is not None
+    ways = posed.problem.fleet.ways
+    ports = {(source, to): ways[source][to].ports for source in range(3) for to in range(3) if source != to}
+    assert len(posed.ports) == 6
+    for (source, to), pair in ports.items():
+        assert pair == (posed.ports[source], posed.ports[-1 - to])
 
 
 @pytest.mark.parametrize("text", ["a", ""])
@@ -112,7 +124,7 @@ def test_regions_go_where_the_plan_has_them_and_the_promise_is_kept() -> None:
 
 def test_values_are_sent_ahead() -> None:
     """b follows a on another device, which has enough to do: what it reads is there when it has."""
-    prior = Prior([0, 1, 1], [20, 0, 300], [[(1, 2)], [(2, 2)], []], 420)
+    prior = Prior([0, 1, 1], [20, 0, 300], [[(1, 2, 300)], [(2, 2, 300)], []], 420)
     shape = replace(spread("a:X=100 b=300 c:ab=100", outputs=""), prior=prior)
     dry = dry_run(DEVICES, Mesh(), earliest_finish, shape)
     assert devices_of(dry) == {0: 0, 1: 1, 2: 1}
@@ -121,7 +133,7 @@ def test_values_are_sent_ahead() -> None:
 
 
 def test_nothing_is_sent_to_where_the_run_is_not_at_work_yet() -> None:
-    prior = Prior([0, 1], [20, 140], [[(1, 2)], []], 240)
+    prior = Prior([0, 1], [20, 140], [[(1, 2, 140)], []], 240)
     shape = replace(spread("a:X=100 b:a=100", outputs=""), prior=prior)
     dry = dry_run(DEVICES, Mesh(), earliest_finish, shape)
     assert devices_of(dry) == {0: 0, 1: 1}
@@ -133,7 +145,7 @@ def ahead(budget: int = 1_000) -> Checked:
     machine = Checked(gpu(1), gpu(2, slots=1, budget=budget), binds=False)
     machine.admit(1, spread("a=5000@1", outputs=""))
     machine.bound(1, 1)
-    prior = Prior([0, 1], [0, 140], [[(0, 2)], []], 24_000)
+    prior = Prior([0, 1], [0, 140], [[(0, 2, 140)], []], 24_000)
     assert machine.admit(0, replace(spread("a=100 b:a=100", outputs=""), prior=prior)).startswith("0 bind 0")
     machine.bound(0, 0)
     return machine

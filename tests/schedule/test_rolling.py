@@ -150,7 +150,7 @@ def test_values_that_are_there_go_to_where_they_are_read_now() -> None:
     """b was to read a where it was made; the answer has b on the other device, where the run is at work."""
     text = f"a={NS} b:a={NS} c={NS} d:c={NS}"
     shape = planned(text)
-    prior = Prior([0, 0, 1, 1], [0, NS, 0, NS], [[(0, 1)], [], [(2, 2)], []], 2 * NS, basis=shape.prior.basis)  # type: ignore[union-attr]
+    prior = Prior([0, 0, 1, 1], [0, NS, 0, NS], [[(0, 1, NS)], [], [(2, 2, NS)], []], 2 * NS, basis=shape.prior.basis)  # type: ignore[union-attr]
     machine = Checked(gpu(1, slots=1), gpu(2, slots=1))
     machine.admit(0, replace(shape, prior=replace(prior, ends_ns=[NS, 2 * NS, NS, 2 * NS])))
     machine.admit(1, spread(f"a={NS}@0", outputs=""))

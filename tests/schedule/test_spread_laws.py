@@ -63,7 +63,7 @@ def test_the_state_that_is_broken_below() -> None:
         ("a lane's queue is what runs have", lambda m: m.loads[0].jobs.update({(2, 0): (0, 1)})),
         ("a lane is free while", lambda m: setattr(m.loads[0], "free", True)),
         ("a lane is free while", lambda m: setattr(m.machine.devices[2], "gone", ValueError())),
-        ("a link holds the copies", lambda m: m.runs[1].arriving.update({(4, 2): Hop(0, 2, 7)})),
+        ("a port holds the copies", lambda m: m.runs[1].arriving.update({(4, 2): Hop(0, 2, 7)})),
         ("by priority and turn", lambda m: m._line._entries.reverse()),
         ("planned and not issued", lambda m: setattr(m.machine.devices[0], "planned_ns", 5)),
         ("do not idle while", lambda m: _idle(m)),

@@ -38,6 +38,7 @@ from fuel_async.schedule import (
     answer,
     prior_of,
 )
+from fuel_async.schedule.copies import AHEAD_NS
 from tests.schedule.spread_support import Checked, DeviceParts, Mesh, Speeds, cpu, gpu, spread
 from tests.schedule.world import Account, World
 
@@ -60,7 +61,9 @@ def shapes(draw: st.DrawFn, devices: int) -> RunShape:
     outputs = draw(st.sets(st.integers(feeds, feeds + regions - 1))) if regions else set[int]()
     pins = st.one_of(st.none(), st.none(), st.none(), st.integers(0, devices - 1))
     speeds = draw(st.dictionaries(st.integers(0, devices - 1), st.sampled_from([0.25, 1, 4])))
-    sends = [[(feeds + region, draw(st.integers(0, devices)))] for region in range(regions)]
+    sends = [
+        [(feeds + region, draw(st.integers(0, devices)), draw(st.integers(0, 1_000)))] for region in range(regions)
+    ]
     prior = Prior(
         devices=[draw(st.integers(0, devices - 1)) for _ in range(regions)],
         starts_ns=[100 * region for region in range(regions)],
@@ -106,7 +109,9 @@ class Machines(RuleBasedStateMachine):
         memories = [HOST, *(shape.memory for shape, _ in some if shape.memory != HOST)]
         pairs = [(a, b) for a in memories for b in memories if a != b]
         missing = data.draw(st.sets(st.sampled_from(pairs), max_size=2)) if pairs else set()
-        self.links = Mesh(missing=missing)
+        #: With slow links what is sent ahead waits for its turn.
+        latency_ns = data.draw(st.sampled_from([10, 2 * AHEAD_NS]))
+        self.links = Mesh(latency_ns, missing=missing, shared=data.draw(st.booleans()))
         self.scheduler = Checked(*some, links=self.links, policy=policy, binds=False)  # type: ignore[arg-type]
         self.world = World(self.scheduler)
         #: Runs on the short way of which a part has failed.

@@ -161,7 +161,8 @@ def _rates(value: object, where: str) -> Rates:
 def _estimate(value: object, where: str) -> LinkEstimate:
     table = _table(value, where)
     _only(table, ("latency_ns", "bytes_per_ns"), where)
-    return LinkEstimate(*[_number(table.get(key), f"{where}, {key}") for key in ("latency_ns", "bytes_per_ns")])
+    latency_ns, bytes_per_ns = [_number(table.get(key), f"{where}, {key}") for key in ("latency_ns", "bytes_per_ns")]
+    return LinkEstimate(latency_ns, bytes_per_ns)
 
 
 _OF_DEVICE: Mapping[str, Callable[[Any, str], Any]] = {

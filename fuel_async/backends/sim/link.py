@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from fuel_async.errors import FuelError, InternalError, ShapeMismatch
 from fuel_async.streams import HostCall, ProgramInstance
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
     from numpy.typing import NDArray
@@ -97,12 +98,13 @@ class LinkLane(Track):
         source: DeviceLocation,
         destination: DeviceLocation,
         random: Random,
-        ports: tuple[Port, ...],
+        ports: Mapping[str, Port],
     ) -> None:
+        """`ports` are those that it shares, by their names."""
         location = source if destination.is_host else destination
-        super().__init__(site, f"{source} to {destination}", location, random, ports=ports)
+        super().__init__(site, f"{source} to {destination}", location, random, ports=tuple(ports.values()))
         self.source, self.destination = source, destination
-        self.estimate = spec.said_estimate
+        self.estimate = replace(spec.said_estimate, ports=tuple(ports))
         self._true = spec.true_estimate
         self._copied_nbytes = self._copies = 0
 

@@ -179,14 +179,17 @@ class SimMachine:
             self.clock.call_at(spec.cut_at_ns, self._cutter(link))
 
     def _make_link(self, spec: LinkSpec, source: int, destination: int) -> LinkLane:
-        ports = (self._ports(source)[0], self._ports(destination)[1])
+        ports: dict[str, Port] = {}
+        if self._described.sharing is Sharing.PORTS:
+            (out, _), (_, into) = self._ports(source), self._ports(destination)
+            ports = {f"out of {self._at(source)}": out, f"into {self._at(destination)}": into}
         return LinkLane(
             Site(self._core, spec.slowdowns, spec.jitter),
             spec,
             self._at(source),
             self._at(destination),
             Random(f"{self.seed} link {source} {destination}"),
-            ports if self._described.sharing is Sharing.PORTS else (),
+            ports,
         )
 
     def _cutter(self, link: LinkLane) -> Callable[[], None]:

@@ -185,8 +185,8 @@ class _Contended:
             if far != memory:
                 there = there_ns.get((value, memory))
                 if there is None:
-                    latency, per_byte, ports = ways[far][memory]
-                    took = per_byte * self.nbytes[value]
+                    latency, per_byte, ports, setup = ways[far][memory]
+                    took = setup + per_byte * self.nbytes[value]
                     if ports is None:
                         there = since + took + latency
                     else:

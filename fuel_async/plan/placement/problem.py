@@ -27,10 +27,16 @@ class Way(NamedTuple):
     ns_per_byte: float
     #: The ports that no two copies occupy at the same time; both numbers are equal where there is one.
     ports: tuple[int, int] | None = None
+    #: What a copy takes whatever its size, and occupies its ports for, too.
+    setup_ns: float = 0.0
+
+    def sent_ns(self, nbytes: float) -> float:
+        """The time for which a copy occupies its ports."""
+        return self.setup_ns + self.ns_per_byte * nbytes
 
     def copy_ns(self, nbytes: float) -> float:
         """The time of a copy with nothing in its way."""
-        return self.latency_ns + self.ns_per_byte * nbytes
+        return self.latency_ns + self.setup_ns + self.ns_per_byte * nbytes
 
 
 #: Within one memory.

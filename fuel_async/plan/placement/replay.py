@@ -185,8 +185,8 @@ class _Play:
         heappush(line, (self.wanted[value][memory] if self.planned else 0.0, self.turn, value))
 
     def _copy(self, value: int, source: int, memory: int, now: float) -> None:
-        latency, per_byte, ports = self.ways[source][memory]
-        sent_ns = now + per_byte * self.tables.nbytes[value]
+        latency, per_byte, ports, setup = self.ways[source][memory]
+        sent_ns = now + setup + per_byte * self.tables.nbytes[value]
         self.copies.append(Copy(value, source, memory, now, sent_ns, sent_ns + latency))
         if ports is not None:
             self.taken[ports[0]] = self.taken[ports[1]] = True

@@ -91,14 +91,14 @@ def _alone_ns(tables: Tables, device: int) -> float:
                 if value not in there_ns:
                     source = memory if memory in places else first_place(places)
                     way = ways[source][memory]
-                    come_ns = max(come_ns, places[source]) + way.ns_per_byte * tables.nbytes[value]
+                    come_ns = max(come_ns, places[source]) + way.sent_ns(tables.nbytes[value])
                     there_ns[value] = come_ns + way.latency_ns
                 now_ns = max(now_ns, there_ns[value])
         now_ns += row[device]
         for value in writes:
             if value in problem.owed:
                 way = ways[memory][problem.owed[value]]
-                gone_ns = max(gone_ns, now_ns + way.latency_ns) + way.ns_per_byte * tables.nbytes[value]
+                gone_ns = max(gone_ns, now_ns + way.latency_ns) + way.sent_ns(tables.nbytes[value])
     return max(now_ns, gone_ns)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fuel_async.ir import Breathe
-    from fuel_async.plan.placement.problem import Problem, Row
+    from fuel_async.plan.placement.problem import Problem, Row, Way
 
 #: By device: (latency_ns, ns_per_byte) of its way to each device, or of the ways from each to it.
 Moves = list[list[tuple[float, float]]]
@@ -90,7 +90,8 @@ def made(
     for device, count in enumerate(fleet.lanes):
         lanes_of.append(range(len(lane_device), len(lane_device) + count))
         lane_device += [device] * count
-    away = [[fleet.between(source, to)[:2] for to in devices] for source in devices]
+    ways = [[fleet.between(source, to) for to in devices] for source in devices]
+    away = [[(way.latency_ns + way.setup_ns, way.ns_per_byte) for way in row] for row in ways]
     latency_ns, ns_per_byte = _mean_move(away)
     move_ns = [latency_ns + ns_per_byte * nbytes for nbytes in problem.nbytes]
     return Tables(
@@ -110,7 +111,7 @@ def made(
         least_ns=[min([row[device] for row in times_ns], default=0.0) for device in devices],
         mean_ns=mean_times(times_ns, fleet.lanes, breathe),
         mean_move_ns=move_ns,
-        mean_sent_ns=ns_per_byte * sum(problem.nbytes) / max(len(problem.nbytes), 1),
+        mean_sent_ns=_mean_setup_ns(ways) + ns_per_byte * sum(problem.nbytes) / max(len(problem.nbytes), 1),
         devices=devices,
     )
 
@@ -134,6 +135,11 @@ def _mean_move(away: Moves) -> tuple[float, float]:
     pairs = [move for source, moves in enumerate(away) for to, move in enumerate(moves) if source != to]
     count = max(len(pairs), 1)
     return sum([latency for latency, _ in pairs]) / count, sum([per_byte for _, per_byte in pairs]) / count
+
+
+def _mean_setup_ns(ways: Sequence[Sequence[Way]]) -> float:
+    pairs = [way.setup_ns for source, row in enumerate(ways) for to, way in enumerate(row) if source != to]
+    return sum(pairs) / max(len(pairs), 1)
 
 
 def _heads(problem: Problem, reads: Sequence[Sequence[int]]) -> list[Row | None]:

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 class Copies:
     """What went over one link so far."""
 
-    __slots__ = ("actual_ns", "count", "model", "nbytes", "predicted_ns")
+    __slots__ = ("actual_ns", "count", "model", "nbytes", "predicted_ns", "shared")
 
-    def __init__(self, model: LinkModel) -> None:
+    def __init__(self, model: LinkModel, shared: tuple[int, ...]) -> None:
         self.model = model
+        #: The ports that other links have, too, by their numbers.
+        self.shared = shared
         self.count = self.nbytes = self.actual_ns = self.predicted_ns = 0
 
     def took(self, nbytes: int, predicted_ns: int, actual_ns: int) -> None:
@@ -75,6 +77,8 @@ class DeviceTable:
         #: By memory: its location.
         self.locations: dict[int, DeviceLocation] = {HOST: CPU_DEVICE}
         self._copies: dict[tuple[int, int], Copies | None] = {}
+        #: Numbers of ports that links share, by their names.
+        self._ports: dict[str, int] = {}
         #: By (source, memory), which are never others: where they are, and whose lanes may copy between them.
         self._ends: dict[tuple[int, int], tuple[DeviceLocation, DeviceLocation, Sequence[Device]]] = {}
         for device in devices:
@@ -160,7 +164,12 @@ class DeviceTable:
         except KeyError:
             start, end, devices = self._find_ends(source, memory)
             priors = [prior for device in devices if (prior := device.link(start, end)) is not None]
-            return self._copies.setdefault(pair, Copies(LinkModel(priors[0])) if priors else None)
+            return self._copies.setdefault(pair, self._first_seen(priors[0]) if priors else None)
+
+    def _first_seen(self, prior: LinkEstimate) -> Copies:
+        with self._lock:
+            shared = tuple([self._ports.setdefault(port, len(self._ports)) for port in prior.ports])
+        return Copies(LinkModel(prior), shared)
 
     def route(self, source: int, memory: int, nbytes: int) -> Sequence[Hop] | None:
         """See `schedule.Links`: the direct link, or two by way of the host's memory, whichever is faster."""
@@ -178,7 +187,7 @@ class DeviceTable:
         link = self.copies(source, memory)
         if link is None or self.lane_between(source, memory) is None:
             return None
-        return Hop(source, memory, link.model.copy_ns(nbytes))
+        return Hop(source, memory, link.model.copy_ns(nbytes), link.shared)
 
     def estimates(self) -> dict[tuple[DeviceLocation, DeviceLocation], LinkEstimate]:
         """What is known of all direct links that are there."""

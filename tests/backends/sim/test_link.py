@@ -57,6 +57,17 @@ def test_devices_know_the_links_that_end_at_them(make: Make) -> None:
     )
 
 
+def test_links_that_share_ports_say_which(make: Make) -> None:
+    a, b = make(SimDeviceSpec(), SimDeviceSpec(), links=Links.of(100.0, 10.0, sharing=Sharing.PORTS)).devices
+    over, home, back = (a.link(a.location, b.location), a.link(a.location, CPU_DEVICE), a.link(b.location, a.location))
+    assert over is not None
+    assert home is not None
+    assert back is not None
+    assert len(over.ports) == 2
+    assert set(over.ports) & set(home.ports) == {f"out of {a.location}"}
+    assert not set(over.ports) & set(back.ports)
+
+
 def test_links_as_a_matrix(make: Make) -> None:
     one_way = Links(None, {(0, 1): LinkSpec(5.0, 1.0), (HOST, 0): LinkSpec(7.0, 1.0)})
     machine = make(SimDeviceSpec(), SimDeviceSpec(), links=one_way)

@@ -63,7 +63,7 @@ def _check_ports(problem: Problem, placement: Placement) -> None:
     assert [copy.start_ns for copy in placement.copies] == sorted(copy.start_ns for copy in placement.copies)
     for copy in placement.copies:
         way = problem.fleet.ways[copy.source][copy.memory]
-        sent_ns = copy.start_ns + way.ns_per_byte * problem.nbytes[copy.value]
+        sent_ns = copy.start_ns + way.sent_ns(problem.nbytes[copy.value])
         for port in set(way.ports or ()):
             busy.setdefault(port, []).append((copy.start_ns, sent_ns))
     for stretches in busy.values():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from fuel_async.backends.sim import REFERENCE, Links, SimDeviceSpec
+from fuel_async.backends.sim import REFERENCE, Links, Sharing, SimDeviceSpec
 from fuel_async.runtime.spread.prepared import LOOKED_AT_AFTER, PreparedSpread
 from fuel_async.schedule import earliest_finish
 from fuel_async.schedule.basis import ROLLS_FROM_NS
@@ -75,6 +75,26 @@ def test_regions_go_where_the_plan_has_them(virtual: Stage) -> None:
         assert set(prior.devices) == {0, 1}
 
     virtual(scenario, 2, links=SLOW)
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_promise_of_a_plan_is_kept_where_copies_wait_for_each_other(
+    virtual: Stage, seed: int, sharing: Sharing
+) -> None:
+    """Copies take about as long as regions. Without the order of the plan, runs take up to twice as long."""
+    dag = random_dag(seed, 30, cheapest_ns=3 * MS, dearest_ns=9 * MS)
+    links = Links.of(100_000, 0.002, sharing=sharing)
+
+    async def scenario(world: World) -> None:
+        await world.check(dag)
+        prior = prepared_of(world).shape.prior
+        assert prior is not None
+        took_ns = await run_ns(world, dag)
+        assert took_ns <= 1.01 * prior.makespan_ns
+        assert took_ns == pytest.approx(world.ex.explain(world.graph(dag), warm=True).makespan_s * 1e9, rel=0.01)
+
+    virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(), SimDeviceSpec(speed=2)], links=links)
 
 
 @pytest.mark.parametrize("dag", [one(), chain(1)])
