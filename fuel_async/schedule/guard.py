@@ -49,7 +49,7 @@ def _expected_ns(
             since_ns = machine.lanes[lane].end_ns((state.run, need), now_ns)
             sources = [{machine.memory_of(lane): since_ns}] * len(values)
         else:
-            return state.since_ns + prior.starts_ns[region] + _late_ns(state, prior, machine, look, now_ns)
+            return state.since_ns + prior.starts_ns[region] + _late_ns(state, prior, machine, now_ns)
         arrivals = [
             places[memory] if memory in places else since_ns + _copy_ns(state, look, value, places, memory)
             for value, places in zip(values, sources, strict=True)
@@ -65,10 +65,10 @@ def _copy_ns(state: SpreadState, look: Look, value: int, places: Mapping[int, in
     return sum([hop.copy_ns for hop in hops])
 
 
-def _late_ns(state: SpreadState, prior: Prior, machine: Machine, look: Look, now_ns: int) -> int:
-    """How late the first region that is left will start at least."""
+def _late_ns(state: SpreadState, prior: Prior, machine: Machine, now_ns: int) -> int:
+    """How late the first region that is left will start at least, behind what lanes hold."""
     heads = [first for device in range(len(prior.queues)) if (first := state.next_on(device)) is not None]
     first = min(heads, key=prior.starts_ns.__getitem__)
-    lanes = machine.devices[prior.devices[first]].lanes
-    free_ns = min([look.busy_ns[lane] for lane in lanes], default=now_ns)
+    lanes = [machine.lanes[lane] for lane in machine.devices[prior.devices[first]].lanes]
+    free_ns = min([lane.free_ns(now_ns) for lane in lanes], default=now_ns)
     return max(max(free_ns, now_ns) - state.since_ns - prior.starts_ns[first], 0)

@@ -44,9 +44,11 @@ class Programs:
         prior, told, nbytes = state.prior, list[Instruction](), state.spread.share_nbytes
         if prior is None:
             return told
-        for number, queue in enumerate(prior.queues):
+        first_ns = [prior.starts_ns[queue[0]] if queue else 0 for queue in prior.queues]
+        for number in sorted(range(len(first_ns)), key=first_ns.__getitem__):  # who is to start first is ready first
             device = self._machine.devices[number]
-            if not queue or device.gone is not None or number in state.bound or number in state.binding:
+            is_under_way = number in state.bound or number in state.binding
+            if not prior.queues[number] or device.gone is not None or is_under_way:
                 continue
             shares = state.shares_for(device.shape.memory)
             if any(self._machine.memories[memory].tight(nbytes) for memory in shares):
