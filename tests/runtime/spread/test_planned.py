@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from fuel_async.backends.sim import REFERENCE, Links, SimDeviceSpec
 from fuel_async.runtime.spread.prepared import LOOKED_AT_AFTER, PreparedSpread
-from fuel_async.schedule import earliest_finish
+from fuel_async.schedule import Judged, earliest_finish, judge_plan
 from fuel_async.schedule.basis import ROLLS_FROM_NS
 from tests.runtime.spread.support import MS, Dag, Node, Stage, chain, fork, one, random_dag
 
@@ -150,7 +150,7 @@ def test_what_goes_wrong_in_planning_breaks_no_run(
         assert not gc.isenabled()
         raise ArithmeticError("as told")
 
-    monkeypatch.setattr("fuel_async.runtime.spread.prepared.prior_of", fails)
+    monkeypatch.setattr("fuel_async.runtime.spread.prepared.judge_plan", fails)
 
     async def scenario(world: World) -> None:
         await world.check(CHAINS)
@@ -162,6 +162,28 @@ def test_what_goes_wrong_in_planning_breaks_no_run(
         "a whole run could not be planned; runs go on without"
     ) == 1
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_the_plan_is_kept_that_is_judged_worth_following(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch, follows: bool
+) -> None:
+    found: list[Judged] = []
+
+    def told(*what: Any) -> Judged:
+        found.append(replace(judge_plan(*what), follows=follows))
+        return found[-1]
+
+    monkeypatch.setattr("fuel_async.runtime.spread.prepared.judge_plan", told)
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        assert found[0].prior is not None
+        assert prepared_of(world).shape.prior is (found[0].prior if follows else None)
+        assert prepared_of(world).on_device.prior is prepared_of(world).shape.prior
+
+    virtual(scenario, 2, links=SLOW)
+    assert len(found) == 1
 
 
 def test_a_lost_device_is_in_no_plan(virtual: Stage) -> None:
