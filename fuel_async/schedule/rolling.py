@@ -141,13 +141,8 @@ class Rolling:
             for device in basis.tables.devices
             for lane in machine.devices[device].lanes
         ]
-        # What lies on a device that joined later comes by way of the host, as far as the problem knows.
         number = {memory: place for place, memory in enumerate(basis.memories)}
-        places: dict[int, dict[int, float]] = {
-            value: {number.get(memory, 0): float(max(ns - since_ns, 0)) for memory, ns in there.items()}
-            for value, there in enumerate(state.places)
-            if there
-        }
+        places = {value: _known(there, number, since_ns) for value, there in enumerate(state.places) if there}
         for region, lane in state.in_flight.items():
             end_ns = float(machine.lanes[lane].end_ns((state.run, region), now_ns) - since_ns)
             memory = number.get(machine.memory_of(lane), 0)
@@ -175,3 +170,11 @@ class Rolling:
                 if ports is not None and ports[0] == ports[1]:  # the link is the way
                     found[ports[0]] = float(load.free_ns - since_ns)
         return found
+
+
+def _known(there: Mapping[int, int], number: Mapping[int, int], since_ns: int) -> dict[int, float]:
+    """By memory of a problem: since when a value is there. What lies only on devices that joined later comes by way of
+    the host, as far as the problem knows.
+    """
+    known = {number[memory]: ns for memory, ns in there.items() if memory in number} or {0: min(there.values())}
+    return {memory: float(max(ns - since_ns, 0)) for memory, ns in known.items()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -24,15 +26,18 @@ from fuel_async.schedule import (
     prior_of,
 )
 from fuel_async.schedule.basis import ROLLS_FROM, ROLLS_FROM_NS
-from fuel_async.schedule.rolling import FEWEST
+from fuel_async.schedule.rolling import FEWEST, Course
 from tests.schedule.spread_support import LETTERS, Checked, Mesh, gpu, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEVICES = [gpu(1), gpu(2)]
 NS = 1_000_000
 
 
-def planned(text: str, *, rolls: bool = True) -> RunShape:
-    shape = spread(text, outputs="")
+def planned(text: str, *, rolls: bool = True, nbytes: Mapping[str, int] | None = None) -> RunShape:
+    shape = spread(text, outputs="", nbytes=nbytes)
     prior = prior_of(shape, DEVICES, Mesh())
     assert prior is not None
     assert prior.basis is not None
@@ -116,6 +121,64 @@ def test_an_answer_to_a_run_that_has_ended_is_no_matter() -> None:
     machine.admit(0, planned(MANY))
     (question,) = questions(machine, 3)
     assert machine.tell(Reswept(0, answer(question))) == ""
+
+
+def test_a_device_that_joined_after_the_plan_is_not_in_it_and_what_lies_there_comes_from_the_host() -> None:
+    """The devices of the plan have enough to do, so a goes to the new one, and then another region, behind a long copy.
+
+    When one of the first device has ended, what is left is placed on these two, and from the host.
+    """
+    machine = Checked(gpu(1, slots=1), gpu(2, slots=1))
+    machine.at_ns = NS
+    machine.admit(1, spread(f"a={50 * NS}@0 b={50 * NS}@1", outputs=""))
+    shape = planned(f"a={NS} b:Y={NS} c:Y={NS} d:Y={NS} e:Y={NS}", nbytes={"Y": 30 * NS})
+    machine.admit(0, shape)
+    machine.at_ns = 40 * NS
+    machine.added(gpu(3, slots=1))
+    state = machine.runs[0]
+    assert machine.machine.device_of[state.in_flight[0]] == 2
+    state.course = Course(len(state.shape), len(DEVICES))
+    machine.at_ns += NS
+    assert machine.handle(RegionFinished(0, 0, 2 * NS), machine.at_ns)
+    (region,) = state.in_flight
+    assert machine.machine.device_of[state.in_flight[region]] == 2
+    machine.finish(1, "a")
+    state.course.every = 1
+    first = next(region for region, lane in state.in_flight.items() if lane == 0)
+    machine.at_ns += NS // 2
+    told = machine.handle(RegionFinished(0, first, NS), machine.at_ns)
+    (question,) = [one.question for one in told if isinstance(one, Resweep)]
+    y, a, b = range(3)
+    progress, since_ns = question.progress, state.since_ns
+    assert state.places[a] == {3: since_ns + 40 * NS}
+    assert progress.places[a] == {0: 40 * NS}
+    assert state.in_flight == {region: 2, 3: 0}
+    assert progress.places[b] == {0: state.places[y][3] - since_ns + NS}  # when it is made there
+    assert progress.places[y] == {0: 0, 1: state.places[y][1] - since_ns}  # not when it is on the new one
+    assert len(progress.free_ns) == len(question.factors) == 2
+    assert set(answer(question).devices) <= {0, 1}
+
+
+@pytest.mark.parametrize("took_ns", [0, NS])
+def test_regions_of_no_time_are_placed_anew_like_others(took_ns: int) -> None:
+    """All of the first device takes no time, as far as is told; the second one has to do for its part."""
+    text = " ".join(f"{letter}=0" for letter in LETTERS[:8])
+    assert planned(text).prior is not None
+    shape = planned(f"{text} i={NS} j={NS} k={NS} l={NS}")
+    machine = Checked(gpu(1), gpu(2))
+    machine.admit(0, shape)
+    state = machine.runs[0]
+    assert state.course is not None
+    state.course.every = 1
+    while state.left > 1:
+        region = next(iter(state.in_flight))
+        machine.at_ns += took_ns
+        for one in machine.handle(RegionFinished(0, region, took_ns), machine.at_ns):
+            if isinstance(one, Resweep):
+                assert all(math.isfinite(factor) for factor in one.question.factors)
+                prior = answer(one.question)
+                assert sorted({*prior.devices}) == [0, 1]
+                machine.tell(Reswept(0, prior))
 
 
 def test_a_run_that_lost_a_device_goes_by_its_old_plan() -> None:
