@@ -197,6 +197,53 @@ def test_a_lost_device_is_in_no_plan(virtual: Stage) -> None:
     virtual(scenario, 3, links=SLOW)
 
 
+def test_a_run_goes_on_without_a_lost_device_as_if_planned_without_it(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device is lost while nothing of the run is at work there. Of what is left, half is placed better than
+    region by region; it takes no longer than the whole would have on the two devices that are left.
+    """
+    dag, took, links = random_dag(4, 50), dict[str, int](), Links.of(10_000, 1.0)
+
+    async def scenario(world: World) -> None:
+        await world.check(dag)
+        took["all"] = await run_ns(world, dag)
+        before_ns = world.machine.clock.now_ns()
+        task = world.start(dag)
+        await world.sleep(16 * MS)
+        world.machine.lose(world.devices[2])
+        assert await task == dag.expected(dag.feed())
+        took[name] = world.machine.clock.now_ns() - before_ns
+        took["without"] = await run_ns(world, dag)
+
+    from_ns = {"kept": 1 << 60, "placed anew": ROLLS_FROM_NS}
+    for name in from_ns:
+        monkeypatch.setattr("fuel_async.schedule.basis.ROLLS_FROM_NS", from_ns[name])
+        virtual(scenario, 3, links=links)
+    assert took["placed anew"] < 0.9 * took["kept"]
+    assert took["all"] < took["placed anew"] < took["without"]
+
+
+@pytest.mark.parametrize(("length", "at_ms", "best_ms"), [(40, 10, 116), (8, 5, 43)])
+def test_a_whole_run_leaves_a_device_that_has_become_slow(
+    virtual: Stage, length: int, at_ms: float, best_ms: float
+) -> None:
+    """Two regions of 2 ms are in its lane by then, and take 20 each; the others go to an idle device."""
+
+    async def scenario(world: World) -> None:
+        before_ns, task = world.machine.clock.now_ns(), world.start(chain(length))
+        await world.sleep(at_ms * MS)
+        (state,) = world.scheduler.runs.values()
+        assert state.prior is not None
+        assert set(state.prior.devices) == {0}
+        world.machine.slow(world.devices[0], 10)
+        assert await task == chain(length).expected(chain(length).feed())
+        assert world.machine.clock.now_ns() - before_ns < 1.01 * best_ms * MS
+        assert world.scheduler.machine.devices[0].given == length - world.scheduler.machine.devices[1].given
+
+    virtual(scenario, 3)
+
+
 def test_a_run_is_planned_anew_while_it_goes(virtual: Stage) -> None:
     """The second device takes twice as long as it says: regions that were for it go to the first."""
     dag = Dag(tuple(Node((-1,), MS + number, 2_000) for number in range(40)))
