@@ -37,16 +37,18 @@ class Programs:
         return [Bind(state.run, offer.device)]
 
     def ahead(self, state: SpreadState) -> Sequence[Instruction]:
-        """Have programs made ready wherever the plan has something, so that values can be sent ahead from the first.
+        """Have programs made ready wherever the plan has something left, so that values can be sent ahead at once.
 
         Not where that would leave the memory nearly full: others could need it before this run does.
         """
         prior, told, nbytes = state.prior, list[Instruction](), state.spread.share_nbytes
         if prior is None:
             return told
-        for number, queue in enumerate(prior.queues):
+        for number in range(len(prior.queues)):
             device = self._machine.devices[number]
-            if not queue or device.gone is not None or number in state.bound or number in state.binding:
+            if device.gone is not None or number in state.bound or number in state.binding:
+                continue
+            if state.next_on(number) is None:
                 continue
             shares = state.shares_for(device.shape.memory)
             if any(self._machine.memories[memory].tight(nbytes) for memory in shares):

@@ -364,6 +364,18 @@ def test_programs_are_made_ready_where_a_run_goes_now() -> None:
     assert machine.tell(Reswept(0, answer(question))).startswith("0 bind 1")
 
 
+def test_programs_are_not_made_ready_where_nothing_is_left() -> None:
+    """The answer has the region for the second device that went to the first one meanwhile."""
+    machine = Checked(gpu(1), gpu(2), binds=False)
+    machine.admit(0, planned(CHAIN))
+    machine.bound(0, 0)
+    machine.at_ns = 10 * NS
+    (question,) = resweeps(machine.handle(RegionFinished(0, 0, 10 * NS), machine.at_ns))
+    assert machine.runs[0].in_flight == {1: 0}
+    late = replace(question.prior, devices=[1, 1, *[0] * 18], sends=[()] * 20)
+    assert "bind" not in machine.tell(Reswept(0, late))
+
+
 def test_what_others_have_planned_elsewhere_counts() -> None:
     """The second device has a run of twenty regions to do, of which its lane holds two."""
     machine = Checked(gpu(1), gpu(2))
