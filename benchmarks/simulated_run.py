@@ -269,7 +269,7 @@ class _Live(_Run):
             if task is not None:
                 places.update({value: {self.memory(task): self._end_ns(task)} for value in tables.writes[task]})
         left = [task for task in sorted(range(len(tables)), key=self._planned) if task not in self.began_ns]
-        progress = live.Progress(free_ns, places, left, self._ports_ns())
+        progress = live.Progress(free_ns, places, left, self._ports_ns(), max(free_ns))
         found = live.resweep(tables, self.devices, self.ahead, progress, self.factors)
         self.sweeps += 1
         for task in left:

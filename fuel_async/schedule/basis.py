@@ -20,14 +20,26 @@ if TYPE_CHECKING:
 #: What is left of a run is swept again only where its plan takes this long for each region, in ns: with less the answer
 #: would come when half of that has run.
 ROLLS_FROM_NS = 30_000
-#: The fewest regions of such a run.
+#: The fewest regions of such a run. One with fewer that lasts as long is swept only when it must be: when its device is
+#: lost, or is too slow for a run that is all there.
 ROLLS_FROM = 20
 
 
 class Basis:
     """One problem and its first plan. Shared by the runs of a shape; what it computes is kept. Any thread."""
 
-    __slots__ = ("_ahead", "_placement", "_spread", "_whole", "arriving", "memories", "ports", "rolls", "tables")
+    __slots__ = (
+        "_ahead",
+        "_placement",
+        "_spread",
+        "_whole",
+        "arriving",
+        "lasts",
+        "memories",
+        "ports",
+        "rolls",
+        "tables",
+    )
 
     def __init__(
         self,
@@ -42,8 +54,9 @@ class Basis:
         self.tables, self.memories, self.ports, self._spread = tables, memories, ports, spread
         #: What is known of such a run before it comes.
         self.arriving = arriving
-        #: Whether runs are swept again.
-        self.rolls = len(tables) >= ROLLS_FROM and placement.makespan_ns >= ROLLS_FROM_NS * len(tables)
+        #: Whether runs are swept again when they must be, and whenever they are off their plan.
+        self.lasts = placement.makespan_ns >= ROLLS_FROM_NS * max(len(tables), ROLLS_FROM)
+        self.rolls = self.lasts and len(tables) >= ROLLS_FROM
         self._placement = placement
         self._ahead: list[Row] | None = None
         self._whole: dict[int, Prior] = {}

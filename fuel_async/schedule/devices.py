@@ -48,8 +48,10 @@ class Devices:
                 told += scheduler.stop_run(state, event.error)
             elif (error := self.hopeless(state)) is not None:
                 told += scheduler.stop_run(state, error)
-            elif memory != HOST:
-                state.left_behind(memory)
+            else:
+                if memory != HOST:
+                    state.left_behind(memory)
+                told += scheduler.sweep_run(state)
         return told
 
     def outdated(self, event: TopologyChanged) -> Sequence[Instruction]:

@@ -55,7 +55,7 @@ def dry_run(
     """
     if shape.spread is None:
         raise InternalError("the plan was made for one device")
-    return _Play(devices, links, policy, shape, shape.spread.prices, took_ns).run(gone or {}, breathe)
+    return _Play(devices, links, policy, shape, shape.spread.prices, took_ns, breathe).run(gone or {})
 
 
 class _Play:
@@ -69,7 +69,9 @@ class _Play:
         shape: RunShape,
         prices: Prices,
         took_ns: Callable[[int, int], int] | None,
+        breathe: Breathe,
     ) -> None:
+        self.breathe = breathe
         self.scheduler = SpreadScheduler(devices, links, policy)
         self.shape, self.prices, self.links = shape, prices, links
         self.took_ns = took_ns or prices.region_ns
@@ -84,7 +86,7 @@ class _Play:
         self.copies: list[tuple[int, int, int, int]] = []
         self.error: BaseException | None = None
 
-    def run(self, gone: Mapping[int, BaseException], breathe: Breathe) -> DryRun:
+    def run(self, gone: Mapping[int, BaseException]) -> DryRun:
         now_ns = 0
         for device, error in gone.items():
             self._tell(DeviceGone(device, error), 0)
@@ -92,7 +94,7 @@ class _Play:
         while self.to_come:
             now_ns, _, event = heapq.heappop(self.to_come)
             self._tell(event, now_ns)
-            breathe()
+            self.breathe()
         return DryRun(self.decisions, self.started_ns, self.finished_ns, self.copies, now_ns, self.error)
 
     def _tell(self, event: Event, now_ns: int) -> None:
@@ -111,7 +113,7 @@ class _Play:
             case Launch():
                 self._launch(instruction, now_ns)
             case Resweep():
-                self._later(now_ns, Reswept(0, answer(instruction.question)))
+                self._later(now_ns, Reswept(0, answer(instruction.question, self.breathe)))
             case Stop():
                 self.error = instruction.error
             case _:

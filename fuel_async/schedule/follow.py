@@ -81,7 +81,8 @@ def judge_plan(
 ) -> Judged:
     """Play a run by the policy of earliest finish, with a plan of the whole and without. Pure.
 
-    The plan that `shape` has is followed. Where it has none, one is made, about 100 µs a region, and followed if the
+    With a plan it is played as it would go: whole to one device where that ends sooner, and placed anew as it goes. The
+    plan that `shape` has is followed. Where it has none, one is made, about 100 µs a region, and followed if the
     run takes no longer with it.
     """
     bare = replace(shape, prior=None)

@@ -1,4 +1,4 @@
-"""Whether a lane waits for the region that the plan has next, rather than be given a later one."""
+"""Whether a lane waits: for the region that the plan has next, or for the plan of what is left."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from fuel_async.schedule.offers import Offer
     from fuel_async.schedule.prior import Prior
     from fuel_async.schedule.spread_state import SpreadState
+
+#: What it may take until what is left of a run is placed anew, for each region.
+SWEPT_NS = 20_000
 
 
 def waits_for_another(state: SpreadState, region: int, offer: Offer, machine: Machine, look: Look, now_ns: int) -> bool:
@@ -33,6 +36,18 @@ def waits_for_another(state: SpreadState, region: int, offer: Offer, machine: Ma
         return False
     others = [lane for lane in machine.devices[offer.device].lanes if lane != offer.lane]
     return all(look.busy_ns[lane] > expected_ns for lane in others)
+
+
+def waits_for_answer(state: SpreadState, offer: Offer, now_ns: int) -> bool:
+    """Whether a region is to be kept off a lane while what is left is placed anew: it may have to go elsewhere.
+
+    Only while the lane is at work for this run, and for longer than that takes. So whatever becomes of the answer, the
+    run goes on.
+    """
+    course = state.course
+    if course is None or not course.is_asked or offer.lane not in state.in_flight.values():
+        return False
+    return offer.free_ns - now_ns > SWEPT_NS * (state.left - len(state.in_flight))
 
 
 def _expected_ns(

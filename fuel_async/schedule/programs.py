@@ -37,18 +37,17 @@ class Programs:
         return [Bind(state.run, offer.device)]
 
     def ahead(self, state: SpreadState) -> Sequence[Instruction]:
-        """Have programs made ready wherever the plan has something, so that values can be sent ahead from the first.
+        """Have programs made ready wherever the plan has something left, so that values can be sent ahead at once.
 
         Not where that would leave the memory nearly full: others could need it before this run does.
         """
         prior, told, nbytes = state.prior, list[Instruction](), state.spread.share_nbytes
         if prior is None:
             return told
-        first_ns = [prior.starts_ns[queue[0]] if queue else 0 for queue in prior.queues]
-        for number in sorted(range(len(first_ns)), key=first_ns.__getitem__):  # who is to start first is ready first
+        firsts = {number: first for number in range(len(prior.queues)) if (first := state.next_on(number)) is not None}
+        for number in sorted(firsts, key=lambda number: prior.starts_ns[firsts[number]]):  # first come, first ready
             device = self._machine.devices[number]
-            is_under_way = number in state.bound or number in state.binding
-            if not prior.queues[number] or device.gone is not None or is_under_way:
+            if device.gone is not None or number in state.bound or number in state.binding:
                 continue
             shares = state.shares_for(device.shape.memory)
             if any(self._machine.memories[memory].tight(nbytes) for memory in shares):

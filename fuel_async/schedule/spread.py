@@ -30,7 +30,7 @@ from fuel_async.schedule.events import (
     RunAdmitted,
     TopologyChanged,
 )
-from fuel_async.schedule.guard import waits_for_another
+from fuel_async.schedule.guard import waits_for_another, waits_for_answer
 from fuel_async.schedule.instructions import Instruction, Replan
 from fuel_async.schedule.line import Line
 from fuel_async.schedule.look import Look
@@ -177,7 +177,7 @@ class SpreadScheduler(Runs[SpreadState]):
         if state is None or state.phase is not Phase.RUNNING:
             return ()
         self.look_again = True
-        return self._rolling.swept(state, event, self.now_ns)
+        return [*self._rolling.swept(state, event, self.now_ns), *self._programs.ahead(state)]
 
     def _go_on(self, state: SpreadState) -> Sequence[Instruction]:
         if not state.left and not state.owed:
@@ -191,6 +191,10 @@ class SpreadScheduler(Runs[SpreadState]):
     def stop_run(self, state: SpreadState, error: BaseException | None) -> Sequence[Instruction]:
         """End a run early: nothing more of it is issued."""
         return self._stop(state, error)
+
+    def sweep_run(self, state: SpreadState) -> Sequence[Instruction]:
+        """Have what is left of a run placed anew, if that was for devices that are gone."""
+        return self._rolling.lost(state, self.now_ns)
 
     def drained_run(self, state: SpreadState) -> Sequence[Instruction]:
         """End a run that was stopped, when nothing is under way for it."""
@@ -347,6 +351,8 @@ class SpreadScheduler(Runs[SpreadState]):
                 return self._stop(state, error)
             if behind is not None and chosen.lane != behind:  # better there than behind, once it may go there
                 continue
+            if waits_for_answer(state, chosen, self.now_ns):
+                continue
             if waits_for_another(state, region, chosen, self.machine, look, self.now_ns):
                 continue
             if chosen.copies and self.copies.hold_back(state, chosen.copies):
@@ -370,8 +376,6 @@ class SpreadScheduler(Runs[SpreadState]):
         device, machine = offer.device, self.machine
         is_first = not state.issued
         machine.take_shares(state, state.shares_for(machine.devices[device].shape.memory))
-        if is_first:
-            self._rolling.begin(state)
         self._streams.issued(state, region)
         state.issue(region, offer.lane)
         state.promised_ns[region] = offer.predicted_ns
@@ -382,4 +386,6 @@ class SpreadScheduler(Runs[SpreadState]):
             state.turn = self._turn
         self._line.enter(state)
         told = self._programs.launch(state, region, offer)
-        return [*told, *self._programs.ahead(state)] if is_first else told
+        if is_first:
+            told = [*told, *self._programs.ahead(state), *self._rolling.begin(state, self.now_ns)]
+        return told

@@ -17,20 +17,27 @@ from fuel_async.schedule import (
     Copy,
     CopyFinished,
     Deliver,
+    DeviceGone,
     Event,
     Launch,
     Policy,
     RegionFinished,
+    Resweep,
+    Reswept,
     RunAdmitted,
     RunShape,
     SpreadScheduler,
     Stop,
+    answer,
     earliest_finish,
 )
 
 if TYPE_CHECKING:
     from fuel_async.schedule import Instruction
     from tests.schedule.spread_support import DeviceParts, Mesh
+
+#: What sweeping a region again takes.
+SWEPT_NS = 10_000
 
 #: The speed of a device at a time.
 Speed: TypeAlias = Callable[[int], float]
@@ -66,7 +73,11 @@ class Play:
         speeds: Sequence[float | Speed],
         links: Mesh,
         policy: Policy = earliest_finish,
+        *,
+        tells: bool = False,
     ) -> None:
+        """`tells` has the scheduler know how long regions took: then it learns of devices."""
+        self.tells = tells
         self.scheduler = SpreadScheduler(devices, links, policy)
         self.speeds = [speed if callable(speed) else _always(speed) for speed in speeds]
         self.now_ns = self.events = 0
@@ -74,7 +85,7 @@ class Play:
         self.shapes: dict[int, RunShape] = {}
         self.placed: dict[tuple[int, int], int] = {}
         self.done_ns: dict[int, int] = {}
-        self.copies = 0
+        self.copies = self.sweeps = 0
         self._to_come: list[tuple[int, int, Event]] = []
         self._order = count()
         self._lane_free_ns: dict[int, int] = {}
@@ -86,6 +97,10 @@ class Play:
         """`work_ns` is what its regions take at speed 1, where that is not what is predicted."""
         self.shapes[run], self.work_ns[run] = shape, work_ns or shape.predicted_ns
         self._tell(RunAdmitted(run, shape))
+
+    def lose(self, device: int, at_ns: int) -> None:
+        """A device is gone from then on."""
+        self._later(at_ns, DeviceGone(device, RuntimeError("gone")))
 
     def to_the_end(self) -> int:
         """Let everything happen; return when the last run was delivered."""
@@ -123,6 +138,9 @@ class Play:
                 self._later(ends_ns, CopyFinished(run, value, memory))
             case Launch(run, region, lane):
                 self._launch(run, region, lane)
+            case Resweep(run, question):
+                self.sweeps += 1
+                self._later(self.now_ns + SWEPT_NS * len(question.progress.left), Reswept(run, answer(question)))
             case Deliver(run):
                 self.done_ns[run] = self.now_ns
             case Stop(_, error):
@@ -138,7 +156,7 @@ class Play:
         self._lane_free_ns[lane] = starts_ns + took_ns
         self.placed[run, region] = device
         self._took[run, region] = device, took_ns
-        self._later(starts_ns + took_ns, RegionFinished(run, region))
+        self._later(starts_ns + took_ns, RegionFinished(run, region, took_ns if self.tells else 0))
 
     @staticmethod
     def _took_ns(work_ns: int, speed: Speed, starts_ns: int) -> int:

@@ -52,6 +52,20 @@ def test_some_plans_are_followed_and_some_are_not() -> None:
     assert verdicts == {True, False}
 
 
+def test_a_plan_is_judged_as_a_run_would_go_by_it() -> None:
+    """The plan promises no more than the second device alone, where the run goes: longer than without a plan."""
+    text = "a:X=300 b:X=300 c:X=300 d:ab=800 e:c=300 f:abc=400 g:df=400 h:d=800 i:ef=100 j:i=500 k:h=800"
+    devices = [*DEVICES, gpu(3)]
+    shape = spread(text, speeds={1: 2}, nbytes=dict.fromkeys(LETTERS, 8_000))
+    judged = judge_plan(shape, devices, Mesh())
+    assert judged.prior is not None
+    assert judged.planned is not None
+    assert {decision.chosen.device for decision in judged.planned.decisions.values()} == {1}
+    kept = dry_run(devices, Mesh(), earliest_finish, replace(shape, prior=replace(judged.prior, basis=None)))
+    assert kept.makespan_ns <= judged.live.makespan_ns < judged.planned.makespan_ns
+    assert not judged.follows
+
+
 def test_the_plan_that_a_run_has_is_followed_whatever_it_costs() -> None:
     shape = spread(FORK)
     prior = prior_of(shape, DEVICES, Mesh())

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fuel_async.schedule import Prior, earliest_finish, spread_evenly
-from tests.schedule.spread_support import Checked, cpu, gpu, spread
+from fuel_async.schedule import Offer, Prior, RegionFinished, earliest_finish, prior_of, spread_evenly
+from fuel_async.schedule.guard import SWEPT_NS, waits_for_answer
+from tests.schedule.spread_support import LETTERS, Checked, Mesh, cpu, gpu, spread
 
 #: a on the second device is read by b on the first, which has c after it; c reads nothing.
 PLAN = Prior([1, 0, 0], [0, 130, 330], [[(0, 1, 130)], [], []], 1_230)
@@ -65,3 +66,37 @@ def test_lanes_in_the_memory_of_the_host_wait_for_no_copy() -> None:
     found = Checked(cpu(lanes=2))
     prior = Prior([0, 0, 0], [0, 100, 300], [[], [], []], 1_230)
     assert found.admit(0, replace(spread("a=100 b:a=200 c=900", outputs=""), prior=prior)) == "0a@0, 0b@0<a, 0c@1"
+
+
+@pytest.mark.parametrize(("ns", "waits"), [(20 * SWEPT_NS + 1_000, True), (16 * SWEPT_NS, False)])
+def test_nothing_goes_behind_what_is_at_work_while_the_rest_is_placed_anew(ns: int, waits: bool) -> None:
+    """Eighteen are left: if sweeping those takes longer than the region in the lane, the next one goes behind it."""
+    devices = [gpu(1), gpu(2)]
+    text = " ".join(
+        f"{letter}:{LETTERS[number - 1] if number else ''}={ns}" for number, letter in enumerate(LETTERS[:20])
+    )
+    shape = spread(text, outputs="")
+    machine = Checked(*devices)
+    machine.admit(0, replace(shape, prior=prior_of(shape, devices, Mesh())))
+    machine.at_ns = 10 * ns
+    told = machine.texts(machine.handle(RegionFinished(0, 0, 10 * ns), machine.at_ns))
+    assert told == ("0 resweep" if waits else "0 resweep, 0c@0<b")
+    machine.at_ns = 20 * ns
+    assert machine.texts(machine.handle(RegionFinished(0, 1, 10 * ns), machine.at_ns)).startswith(
+        "0c@0" if waits else "0d@0<c"
+    )
+
+
+def test_a_lane_that_has_nothing_of_the_run_waits_for_no_answer() -> None:
+    devices = [gpu(1), gpu(2)]
+    text = " ".join(f"{letter}=1000000" for letter in LETTERS[:22])
+    shape = spread(text, outputs="")
+    machine = Checked(gpu(1), gpu(2), cpu())
+    machine.admit(0, replace(shape, prior=prior_of(shape, devices, Mesh())))
+    state = machine.runs[0]
+    assert state.course is not None
+    assert set(state.in_flight.values()) == {0, 1}
+    busy = Offer(0, 0, 0, 1_000_000_000, 1_000_000)
+    assert not waits_for_answer(state, busy, 0)
+    state.course.is_asked = True
+    assert [waits_for_answer(state, replace(busy, lane=lane), 0) for lane in range(3)] == [True, True, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import settings
@@ -159,6 +160,8 @@ class Machines(RuleBasedStateMachine):
         question, account.question = account.question, None
         assert question is not None
         prior = answer(question)
+        if prior is not question.prior:
+            assert all(question.factors[prior.devices[region]] < inf for region in question.progress.left)
         if made_up:
             device = st.integers(0, len(question.factors) - 1)  # not those that joined after the plan
             devices = [data.draw(device) for _ in prior.devices]

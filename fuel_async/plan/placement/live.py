@@ -18,10 +18,11 @@ from fuel_async.plan.placement.ports import contended_sweep
 from fuel_async.plan.placement.sweep import Begun, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fuel_async.plan.placement.place import Placement
     from fuel_async.plan.placement.problem import Row
+    from fuel_async.plan.placement.sweep import Pass
     from fuel_async.plan.placement.tables import Tables
 
 #: A lane waits for what is planned next if that is expected within this share of the time of what it could start.
@@ -37,6 +38,8 @@ MOVED, LATE = 0.05, 0.02
 AHEAD_WEIGHT = 0.4
 SHORTER = 0.01
 SHORTER_WITH_PORTS = 0.03
+#: The same, pass by pass, after the loss of a device: what the plan had ahead was to run there, too.
+AGAIN_WEIGHTS = (0.4, 0.2)
 
 
 def may_start(took_ns: float, next_ns: float, now_ns: float) -> bool:
@@ -69,6 +72,8 @@ class Progress:
     left: Sequence[int]
     #: By port, when it is expected to be through with the copies under way; others are free.
     ports_ns: Mapping[int, float] = field(default_factory=dict)
+    #: When all tasks that have started are expected to have ended.
+    begun_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,28 +104,27 @@ def resweep(
     ahead: Sequence[Row],
     progress: Progress,
     factors: Sequence[float],
+    shorter: float | None = None,
     breathe: Breathe = no_breath,
 ) -> Resweep:
-    """Sweep what is left again, on devices that take `factors` times longer than was told.
+    """Sweep what is left again, on devices that take `factors` times longer than was told: infinite for lost ones.
 
-    `devices` is the placement so far, `ahead` that of the plan (`ahead_of`). O(what is left × devices).
+    `devices` is the placement so far, `ahead` that of the plan (`ahead_of`). A new placement is taken if it is shorter
+    by the share `shorter` of what is left; by default as is usual. The makespan is infinite when something of what is
+    left can go nowhere. O(what is left × devices).
     """
     slower, contended = tables.slower(factors), tables.problem.fleet.contended
     begun = Begun(progress.free_ns, progress.places, progress.ports_ns)
-    walk = partial(
-        contended_sweep if contended else sweep,
-        slower,
-        progress.left,
-        begun=begun,
-        breathe=breathe,
-    )
-    free_ns = max(progress.free_ns)
-    kept = walk(ahead=pinned(tables, devices))
-    fresh = walk(ahead=ahead, weight=AHEAD_WEIGHT)
-    kept_ns, fresh_ns = max(kept.makespan_ns, free_ns), max(fresh.makespan_ns, free_ns)
+    walk = partial(contended_sweep if contended else sweep, slower, breathe=breathe)
+    kept = walk(progress.left, begun=begun, ahead=pinned(tables, devices))
+    fresh = walk(progress.left, begun=begun, ahead=ahead, weight=AHEAD_WEIGHT)
+    if kept.makespan_ns == math.inf > fresh.makespan_ns:
+        fresh = _back_and_forth(walk, fresh, progress.left, begun)
+    kept_ns, fresh_ns = max(kept.makespan_ns, progress.begun_ns), max(fresh.makespan_ns, progress.begun_ns)
     now_ns = min(progress.free_ns)
-    shorter = SHORTER_WITH_PORTS if contended else SHORTER
-    adopted = fresh_ns < kept_ns - shorter * (kept_ns - now_ns)
+    if shorter is None:
+        shorter = SHORTER_WITH_PORTS if contended else SHORTER
+    adopted = fresh_ns < (kept_ns - shorter * (kept_ns - now_ns) if kept_ns < math.inf else math.inf)
     found = fresh if adopted else kept
     left = progress.left
     return Resweep(
@@ -132,6 +136,18 @@ def resweep(
         kept_ns,
         adopted,
     )
+
+
+def _back_and_forth(walk: Callable[..., Pass], found: Pass, left: Sequence[int], begun: Begun) -> Pass:
+    """The best of a schedule of what is left and some that go on from it: what was ahead in the plan is no more."""
+    best, there = found, set(left)
+    for weight in AGAIN_WEIGHTS:
+        order = [task for task in found.order() if task in there]
+        back = walk(order, backward=True, ahead=found.ready_ns, weight=weight)
+        order = [task for task in back.order() if task in there]
+        found = walk(order, begun=begun, ahead=back.ready_ns, weight=weight)
+        best = min(best, found, key=lambda one: one.makespan_ns)
+    return best
 
 
 def pinned(tables: Tables, devices: Sequence[int]) -> list[Row]:

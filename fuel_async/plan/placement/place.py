@@ -4,9 +4,9 @@
     placement.devices[task], placement.order[lane], placement.makespan_ns
 
 The plan is the best of several: HEFT (Topcuoglu et al., 2002), two-way list scheduling (`two_way.py`) with a local
-search behind it or, where copies wait for ports, passes with the ports on their time lines (`ports.py`). Those are
-judged by what they come to when they are played (`replay.py`): no plan is longer than HEFT's, whose copies go as they
-come.
+search behind it or, where copies wait for ports, passes with the ports on their time lines (`ports.py`), and everything
+on one device (`whole.py`). Where there are ports, plans are judged by what they come to when they are played
+(`replay.py`): no plan is longer than HEFT's, whose copies go as they come.
 Large graphs get a quick form. Pure and deterministic. It makes many lists, and a collection would walk all of them:
 callers hold the cyclic collector meanwhile.
 """
@@ -23,6 +23,7 @@ from fuel_async.plan.placement.replay import Copy, Played, lane_orders, replay
 from fuel_async.plan.placement.search import search
 from fuel_async.plan.placement.tables import tables_of
 from fuel_async.plan.placement.two_way import TwoWay, effort_for, heft
+from fuel_async.plan.placement.whole import best_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,6 +43,7 @@ class Origin(Enum):
     HEFT = "HEFT"
     TWO_WAY = "two-way"
     PORTS = "ports"
+    WHOLE = "whole"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +88,10 @@ def place(
     first = heft(tables, breathe)
     bound_ns = lower_bound_ns(tables, breathe)
     choose = _by_replay if problem.fleet.contended else _by_promise
-    return _placement(tables, choose(tables, first, effort, CLOSE * bound_ns, breathe), bound_ns)
+    best = choose(tables, first, effort, CLOSE * bound_ns, breathe)
+    if any(effort):
+        best = _or_whole(tables, best, breathe)
+    return _placement(tables, best, bound_ns)
 
 
 def _by_replay(tables: Tables, first: Pass, effort: Effort, enough_ns: float, breathe: Breathe) -> _Played:
@@ -105,6 +110,14 @@ def _by_promise(tables: Tables, first: Pass, effort: Effort, enough_ns: float, b
         others = _others(tables, first, effort, enough_ns, breathe)
         best = min([best, *others], key=lambda one: one[1].makespan_ns)
     return _Played(*best, replay(tables, best[1], breathe=breathe))
+
+
+def _or_whole(tables: Tables, best: _Played, breathe: Breathe) -> _Played:
+    """The plan, or everything on one device if that is carried out sooner."""
+    plan = best_whole(tables, best.played.makespan_ns, breathe)
+    if plan is None:
+        return best
+    return min(best, _Played(Origin.WHOLE, plan, replay(tables, plan, breathe=breathe)), key=_length)
 
 
 def _others(

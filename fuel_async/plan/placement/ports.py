@@ -158,6 +158,9 @@ class _Contended:
                     if at + later[device] < best:
                         best, chosen, on_lane, start_ns, made = at + later[device], device, lane, at, copies
             rows[task] = row
+            if best == math.inf:
+                makespan_ns = math.inf
+                break
             end_ns = start_ns + times[chosen]
             holes.take(on_lane, start_ns, end_ns, tables.least_ns[chosen])
             self.devices[task], self.lanes[task] = chosen, on_lane

@@ -141,7 +141,7 @@ def sweep(
     """Place the tasks in `order`, which names what a task waits for before it; O(edges × devices) for few holes.
 
     A task goes where its end is earliest, with `weight` times what is `ahead` of it there, by task and device: nowhere
-    where that is infinite.
+    where that is infinite. When a task can go nowhere at all, the makespan is infinite, and later ones have no place.
     """
     count, times_ns, lanes_of = len(tables), tables.times_ns, tables.lanes_of
     holes = Holes([0.0] * len(tables.lane_device) if begun is None else begun.free_ns)
@@ -174,6 +174,8 @@ def sweep(
                     bound = end_ns = at + took
                     best = bound if after is None else bound + weight * after[device]
                     chosen, on_lane, start_ns = device, lane, at
+        if end_ns == math.inf:
+            return Pass(math.inf, devices, lanes, starts_ns, ends_ns, ready_ns, backward)
         take(on_lane, start_ns, end_ns, least_ns[chosen])
         devices[task], lanes[task], starts_ns[task], ends_ns[task] = chosen, on_lane, start_ns, end_ns
         placed(task, chosen, end_ns)

@@ -55,11 +55,13 @@ class Tables:
         return len(self.times_ns)
 
     def slower(self, factors: Sequence[float]) -> Tables:
-        """The same tasks on devices that take so many times longer."""
+        """The same tasks on devices that take so many times longer; nothing runs where that is infinite."""
         if all(factor == 1 for factor in factors):
             return self
-        times_ns = [[ns * factor for ns, factor in zip(row, factors, strict=True)] for row in self.times_ns]
-        least_ns = [ns * factor for ns, factor in zip(self.least_ns, factors, strict=True)]
+        never = [0.0 if factor < math.inf else math.inf for factor in factors]
+        by = [(factor if factor < math.inf else 1.0, more) for factor, more in zip(factors, never, strict=True)]
+        times_ns = [[ns * factor + more for ns, (factor, more) in zip(row, by, strict=True)] for row in self.times_ns]
+        least_ns = [ns * factor + more for ns, (factor, more) in zip(self.least_ns, by, strict=True)]
         return replace(self, times_ns=times_ns, least_ns=least_ns)
 
 

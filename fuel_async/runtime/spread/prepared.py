@@ -14,7 +14,7 @@ from fuel_async.ir import Breathe, no_breath
 from fuel_async.plan import region_ns
 from fuel_async.runtime.instances import PlanInstance, Prepared
 from fuel_async.runtime.spread.shares import Share, bind_share
-from fuel_async.schedule import HOST, RunShape, SpreadShape, dry_run, earliest_finish, prior_of, shape_of
+from fuel_async.schedule import HOST, RunShape, SpreadShape, judge_plan, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,16 +167,8 @@ class PreparedSpread(Prepared):
         table = self.table
         devices = [table.shape(number) for number in range(len(table.devices))]
         gone = {number: device.lost for number, device in enumerate(table.devices) if device.lost is not None}
-        bare = replace(self.shape, prior=None)
-        prior = prior_of(bare, devices, table, gone.keys(), breathe)
-        if prior is not None:
-            runs = (
-                dry_run(devices, table, earliest_finish, one, gone, breathe)
-                for one in (replace(bare, prior=replace(prior, basis=None)), bare)  # all goes as planned
-            )
-            with_plan, without = (one.makespan_ns for one in runs)
-            if with_plan > without:
-                prior = None
+        judged = judge_plan(replace(self.shape, prior=None), devices, table, gone, breathe)
+        prior = judged.prior if judged.follows else None
         planned = [] if prior is None else prior.devices
         self._planned_ns = [self.region_ns(region, device) or 0 for region, device in enumerate(planned)]
         self.shape, self.on_device = replace(self.shape, prior=prior), replace(self.on_device, prior=prior)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -96,6 +97,53 @@ def test_work_leaves_a_device_that_has_become_slow() -> None:
     assert found.makespan_ns < 0.7 * found.kept_ns
     before = sum(plan.devices[task] == 0 for task in progress.left)
     assert sum(device == 0 for device in found.devices.values()) < before / 2
+
+
+@pytest.mark.parametrize("contended", [False, True])
+def test_nothing_is_left_to_a_device_that_is_lost(contended: bool) -> None:
+    """Of three equal ones. What is left takes about as long as a plan of it for two would."""
+    ratios = []
+    for seed in range(6):
+        problem = random_problem(seed, 60, [1, 1, 1], contended=contended)
+        _, progress, found = again(problem, 0.0, [1.0, 1.0, math.inf])
+        assert len(progress.left) >= 57
+        assert set(found.devices.values()) == {0, 1}
+        assert found.kept_ns == math.inf
+        assert found.adopted
+        two = replace(problem, times_ns=[[*row[:2], math.inf] for row in problem.times_ns])
+        ratios.append(found.makespan_ns / place(two).makespan_ns)
+    assert max(ratios) < 1.1
+    assert sum(ratios) / len(ratios) < 1.04
+
+
+@pytest.mark.parametrize("contended", [False, True])
+def test_what_can_go_nowhere_never_ends(contended: bool) -> None:
+    problem = random_problem(3, 8, [1, 1], contended=contended)
+    never = replace(problem, times_ns=[*problem.times_ns[:5], [math.inf, 5.0], *problem.times_ns[6:]])
+    _, _, found = again(never, 0.0, [1.0, math.inf])
+    assert found.makespan_ns == found.kept_ns == math.inf
+    assert not found.adopted
+
+
+def test_nothing_is_left_of_a_device_of_which_tasks_take_no_time() -> None:
+    problem = Problem(Fleet([1, 1], [0, 1], all_ways(2, 1.0, 1.0)), [(5.0, 0.0)] * 4, [[]] * 4, [[]] * 4, [])
+    assert tables_of(problem, no_breath).slower([2.0, math.inf]).times_ns == [[10.0, math.inf]] * 4
+    _, _, found = again(problem, 0.0, [2.0, math.inf])
+    assert set(found.devices.values()) == {0}
+    assert found.makespan_ns == 40
+
+
+@pytest.mark.parametrize(("shorter", "adopted"), [(None, True), (0.3, True), (0.5, False)])
+def test_only_a_placement_that_is_clearly_shorter_is_taken(shorter: float | None, adopted: bool) -> None:
+    """Of what is left, 150 of 300 could be saved."""
+    fleet = Fleet([1, 1], [0, 1], all_ways(2, 1.0, 1.0))
+    tables = tables_of(Problem(fleet, [(10.0, 10.0)] * 30, [[]] * 30, [[]] * 30, []), no_breath)
+    progress, ahead = Progress([0.0, 0.0], {}, range(30)), [[0.0, 0.0]] * 30
+    found = resweep(tables, [0] * 30, ahead, progress, [1.0, 1.0], shorter)
+    assert (found.kept_ns, found.makespan_ns) == (300.0, 150.0 if adopted else 300.0)
+    assert found.adopted is adopted
+    late = resweep(tables, [0] * 30, ahead, replace(progress, begun_ns=290.0), [1.0, 1.0], shorter)
+    assert late.makespan_ns == (290.0 if shorter is None else 300.0)
 
 
 @pytest.mark.parametrize("contended", [False, True])

@@ -57,6 +57,15 @@ def test_a_chain_is_not_spread() -> None:
     assert found.spread_ns == math.inf
 
 
+@pytest.mark.parametrize("times_ns", [(0.0, 10.0), (0.0, 0.0), (0.0, math.inf)])
+def test_a_device_that_takes_no_time_is_known_too(times_ns: tuple[float, float]) -> None:
+    fleet = Fleet([1, 1], [0, 1], all_ways(2, 1.0, 1.0))
+    found = known(Problem(fleet, [times_ns] * 3, [[], [0], [1]], [[0], [1], [2]], [0.0] * 3))
+    assert found.whole_ns == [3 * ns for ns in times_ns]
+    assert (found.spread_ns, found.busy) == (math.inf, 1.0)
+    assert destination(found.slower([2.0, 1.0]), [5.0, 0.0], now_ns=4.0, load=0.0) == int(times_ns[1] == 0)
+
+
 def test_a_device_that_cannot_run_all_of_it_gets_none_whole() -> None:
     fleet = Fleet([1, 1], [0, 1], all_ways(2, 0.0, 1.0))
     assert known(Problem(fleet, [(10.0, math.inf), (10.0, 1.0)], [[], []], [[], []], [])).whole_ns == [20.0, math.inf]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from fuel_async.backends.sim import REFERENCE, Links, Sharing, SimDeviceSpec
 from fuel_async.runtime.spread.prepared import LOOKED_AT_AFTER, PreparedSpread
-from fuel_async.schedule import earliest_finish
+from fuel_async.schedule import Judged, earliest_finish, judge_plan
 from fuel_async.schedule.basis import ROLLS_FROM_NS
 from tests.runtime.spread.support import MS, Dag, Node, Stage, chain, fork, one, random_dag
 
@@ -170,7 +170,7 @@ def test_what_goes_wrong_in_planning_breaks_no_run(
         assert not gc.isenabled()
         raise ArithmeticError("as told")
 
-    monkeypatch.setattr("fuel_async.runtime.spread.prepared.prior_of", fails)
+    monkeypatch.setattr("fuel_async.runtime.spread.prepared.judge_plan", fails)
 
     async def scenario(world: World) -> None:
         await world.check(CHAINS)
@@ -184,6 +184,28 @@ def test_what_goes_wrong_in_planning_breaks_no_run(
     assert gc.isenabled()
 
 
+@pytest.mark.parametrize("follows", [False, True])
+def test_the_plan_is_kept_that_is_judged_worth_following(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch, follows: bool
+) -> None:
+    found: list[Judged] = []
+
+    def told(*what: Any) -> Judged:
+        found.append(replace(judge_plan(*what), follows=follows))
+        return found[-1]
+
+    monkeypatch.setattr("fuel_async.runtime.spread.prepared.judge_plan", told)
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        assert found[0].prior is not None
+        assert prepared_of(world).shape.prior is (found[0].prior if follows else None)
+        assert prepared_of(world).on_device.prior is prepared_of(world).shape.prior
+
+    virtual(scenario, 2, links=SLOW)
+    assert len(found) == 1
+
+
 def test_a_lost_device_is_in_no_plan(virtual: Stage) -> None:
     async def scenario(world: World) -> None:
         await world.check(CHAINS)
@@ -193,6 +215,53 @@ def test_a_lost_device_is_in_no_plan(virtual: Stage) -> None:
         assert prior is None or set(prior.devices) <= {0, 2}
 
     virtual(scenario, 3, links=SLOW)
+
+
+def test_a_run_goes_on_without_a_lost_device_as_if_planned_without_it(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device is lost while nothing of the run is at work there. Of what is left, half is placed better than
+    region by region; it takes no longer than the whole would have on the two devices that are left.
+    """
+    dag, took, links = random_dag(4, 50), dict[str, int](), Links.of(10_000, 1.0)
+
+    async def scenario(world: World) -> None:
+        await world.check(dag)
+        took["all"] = await run_ns(world, dag)
+        before_ns = world.machine.clock.now_ns()
+        task = world.start(dag)
+        await world.sleep(16 * MS)
+        world.machine.lose(world.devices[2])
+        assert await task == dag.expected(dag.feed())
+        took[name] = world.machine.clock.now_ns() - before_ns
+        took["without"] = await run_ns(world, dag)
+
+    from_ns = {"kept": 1 << 60, "placed anew": ROLLS_FROM_NS}
+    for name in from_ns:
+        monkeypatch.setattr("fuel_async.schedule.basis.ROLLS_FROM_NS", from_ns[name])
+        virtual(scenario, 3, links=links)
+    assert took["placed anew"] < 0.9 * took["kept"]
+    assert took["all"] < took["placed anew"] < took["without"]
+
+
+@pytest.mark.parametrize(("length", "at_ms", "best_ms"), [(40, 10, 116), (8, 5, 43)])
+def test_a_whole_run_leaves_a_device_that_has_become_slow(
+    virtual: Stage, length: int, at_ms: float, best_ms: float
+) -> None:
+    """Two regions of 2 ms are in its lane by then, and take 20 each; the others go to an idle device."""
+
+    async def scenario(world: World) -> None:
+        before_ns, task = world.machine.clock.now_ns(), world.start(chain(length))
+        await world.sleep(at_ms * MS)
+        (state,) = world.scheduler.runs.values()
+        assert state.prior is not None
+        assert set(state.prior.devices) == {0}
+        world.machine.slow(world.devices[0], 10)
+        assert await task == chain(length).expected(chain(length).feed())
+        assert world.machine.clock.now_ns() - before_ns < 1.01 * best_ms * MS
+        assert world.scheduler.machine.devices[0].given == length - world.scheduler.machine.devices[1].given
+
+    virtual(scenario, 3)
 
 
 def test_a_run_is_planned_anew_while_it_goes(virtual: Stage) -> None:
