@@ -1,8 +1,8 @@
 """Copies of values between memories: which are on their way, which wait for their turn, what each port is busy with.
 
 What a region needs that is given to a lane is copied at once. What is sent ahead, to where the plan has a reader, goes
-in the order in which it is needed there: while a port is busy, what wants to pass it waits here, and not in the queue
-of a link, where whatever came first would go first.
+in the order in which it is needed there, and outputs of runs that have a plan go when nothing is needed sooner. While a
+port is busy, what wants to pass it waits here, not in the queue of a link, where whatever came first would go first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fuel_async.schedule.machine import HOST, PortLoad
 from fuel_async.schedule.state import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from fuel_async.schedule.events import CopyFailed, CopyFinished
     from fuel_async.schedule.machine import Hop, Links, Machine, Port
@@ -34,8 +34,11 @@ _Send = tuple[int, int, int, "SpreadState", int, int, int]
 class Copies:
     """The part of a `SpreadScheduler` that has values copied."""
 
-    def __init__(self, machine: Machine, links: Links) -> None:
-        self._machine, self._links = machine, links
+    def __init__(
+        self, machine: Machine, links: Links, stop: Callable[[SpreadState, BaseException], Sequence[Instruction]]
+    ) -> None:
+        """`stop` ends a run early, of which an output that waits cannot come home any more."""
+        self._machine, self._links, self._stop = machine, links, stop
         #: By a port that is busy: what waits for it, as a heap.
         self._waiting: dict[Port, list[_Send]] = {}
         #: The same by run, value and memory.
@@ -69,12 +72,17 @@ class Copies:
         ports: list[Port] = []
         for value, to, needed_ns in values:
             if to in ready and to != source and (state.run, value, to) not in self._held_back:
-                one = -state.priority, state.since_ns + needed_ns, next(self._turn), state, value, source, to
-                hops = self._hops(one)
-                if hops:
-                    self._line_up(hops[0].ports[0], one)
-                    ports.append(hops[0].ports[0])
+                ports += self._enter(state, value, source, to, state.since_ns + needed_ns)
         return self.go_on(ports, now_ns)
+
+    def _enter(self, state: SpreadState, value: int, source: int, to: int, needed_ns: int) -> Sequence[Port]:
+        """Let a value wait for its turn, be it at once; return the port."""
+        one = -state.priority, needed_ns, next(self._turn), state, value, source, to
+        hops = self._hops(one)
+        if not hops:
+            return ()
+        self._line_up(hops[0].ports[0], one)
+        return hops[0].ports[:1]
 
     def go_on(self, ports: Sequence[Port], now_ns: int) -> list[Instruction]:
         """Have copied what waits for ports, some of which may be free now."""
@@ -83,12 +91,14 @@ class Copies:
             line for port in ports if (line := self._waiting.get(port)) and not self._is_busy(port, now_ns)
         ]:
             one = heappop(min(lines))
-            *_, state, value, _, to = one
+            *_, state, value, source, to = one
             self._held_back.discard((state.run, value, to))
             hops = self._hops(one)
             busy = [port for port in (hops[0].ports if hops else ()) if self._is_busy(port, now_ns)]
             if busy:
                 self._line_up(busy[0], one)
+            elif hops is None:
+                told += self._stop(state, self._no_way_home(source))
             else:
                 told += self.make(state, [(value, hop) for hop in hops], now_ns)
         return told
@@ -98,13 +108,16 @@ class Copies:
         heappush(self._waiting.setdefault(port, []), one)
         self._held_back.add((state.run, value, to))
 
-    def _hops(self, one: _Send) -> Sequence[Hop]:
-        """The way of a value that is to be sent; none where nobody needs it any more, or it cannot go there."""
+    def _hops(self, one: _Send) -> Sequence[Hop] | None:
+        """The way of a value that is to be sent, if somebody still needs it; None where an output cannot go home."""
         *_, state, value, source, to = one
-        places = state.places[value]
-        if state.phase is not Phase.RUNNING or not state.readers_left[value] or to in places or source not in places:
+        places, is_owed = state.places[value], to == HOST and value in state.owed
+        if state.phase is not Phase.RUNNING or to in places or source not in places:
             return ()
-        return self._links.route(source, to, state.spread.nbytes[value]) or ()
+        if not (state.readers_left[value] or is_owed):
+            return ()
+        hops = self._links.route(source, to, state.spread.nbytes[value])
+        return hops if is_owed else hops or ()
 
     def hold_back(self, state: SpreadState, copies: Iterable[tuple[int, Hop]]) -> bool:
         """Whether any of these copies waits for its turn: soon it will be under way without anybody's doing."""
@@ -125,12 +138,19 @@ class Copies:
     ) -> Sequence[Instruction] | TransferFailed:
         """Have outputs copied to the host; the error where there is no way."""
         told: list[Instruction] = []
+        ports: list[Port] = []
         for value in values:
             hops = self._links.route(source, HOST, state.spread.nbytes[value])
             if hops is None:
-                return TransferFailed(self._machine.name_of(source), "the host", "there is no way")
-            told += self.make(state, [(value, hop) for hop in hops], now_ns)
-        return told
+                return self._no_way_home(source)
+            if state.prior is None:
+                told += self.make(state, [(value, hop) for hop in hops], now_ns)
+            else:
+                ports += self._enter(state, value, source, HOST, state.since_ns + state.prior.makespan_ns)
+        return [*told, *self.go_on(ports, now_ns)]
+
+    def _no_way_home(self, source: int) -> TransferFailed:
+        return TransferFailed(self._machine.name_of(source), "the host", "there is no way")
 
     def ended(self, state: SpreadState, event: CopyFinished | CopyFailed, now_ns: int) -> Hop | None:
         """Take a copy off its ports; None when there was none."""

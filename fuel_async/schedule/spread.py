@@ -69,7 +69,7 @@ class SpreadScheduler(Runs[SpreadState]):
         self.now_ns = 0
         #: Runs with candidates.
         self._line = Line()
-        self.copies = Copies(self.machine, links)
+        self.copies = Copies(self.machine, links, self.stop_run)
         #: Whether something happened by which a region that waits might go somewhere now.
         self.look_again = False
         #: The last decisions, oldest first.

@@ -155,3 +155,43 @@ def test_a_run_that_is_given_up_lets_others_go_on() -> None:
     assert not waiting(machine)
     machine.finish(1, "a")
     assert machine.machine.ports[1, 2].count == 1
+
+
+def outputs() -> RunShape:
+    """The same, but b is an output that nobody reads."""
+    prior = Prior([0, 0, 0, 1, 1], [0, 1, 2, 3 * MS, 6 * MS], [[(0, 2, 3 * MS)], [], [(2, 2, 6 * MS)], [], []], 20 * MS)
+    return replace(spread("a b c d:a=100 e:c=100", outputs="b"), prior=prior)
+
+
+def test_outputs_go_home_when_nothing_is_needed_sooner() -> None:
+    machine = started(outputs(), shared=True)
+    machine.finish(0, "a")
+    assert machine.finish(0, "b") == ""
+    assert machine.finish(0, "c") == ""
+    machine.at_ns = SLOW
+    assert machine.copied(0, "a", 2) == "0c 1>2, 0e@1"
+    machine.at_ns += SLOW
+    assert machine.copied(0, "c", 2) == "0b 1>0"
+    machine.finish(0, "d")
+    machine.finish(0, "e")
+    assert machine.copied(0, "b", 0) == "0 done, 0 end"
+
+
+def test_outputs_of_runs_without_a_plan_go_at_once() -> None:
+    machine = Checked(gpu(1), links=links())
+    machine.admit(0, spread("a b c:b=100", outputs="ab"))
+    assert machine.finish(0, "b").startswith("0b 1>0")
+    assert machine.finish(0, "a") == "0a 1>0"
+
+
+def test_a_run_is_stopped_whose_output_cannot_go_home_any_more() -> None:
+    machine = started(outputs(), shared=True)
+    machine.finish(0, "a")
+    machine.finish(0, "b")
+    machine.finish(0, "c")
+    assert isinstance(machine.links, Mesh)
+    machine.links.missing.add((1, 0))
+    machine.at_ns = SLOW
+    machine.copied(0, "a", 2)
+    machine.at_ns += SLOW
+    assert machine.copied(0, "c", 2) == "0 stop TransferFailed"
