@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fuel_async.dispatch import SlotClass
 from fuel_async.errors import UserError
 from fuel_async.ir import Breathe, no_breath
-from fuel_async.plan import region_ns
+from fuel_async.plan import regions_ns
 from fuel_async.runtime.instances import PlanInstance, Prepared
 from fuel_async.runtime.spread.shares import Share, bind_share
 from fuel_async.schedule import HOST, RunShape, SpreadShape, dry_run, earliest_finish, prior_of, shape_of
@@ -191,10 +191,16 @@ class PreparedSpread(Prepared):
             return None if history is None else history.predicted_ns
         priors = self._priors.get(device)
         if priors is None:
-            rates = self.table.devices[device].rates
-            programs = [self.program(one, device) for one in self.plan.regions]
-            priors = self._priors[device] = [None if one is None else region_ns(one, rates) for one in programs]
+            priors = self._priors[device] = self._priced(device)
         return priors[region]
+
+    def _priced(self, device: int) -> list[int | None]:
+        """What the cost model says of each region on a device: the same on all of its kind and rates."""
+        kinds, rates = self.table.kinds, self.table.devices[device].rates
+        for other, priors in list(self._priors.items()):  # in one step: others may ask meanwhile
+            if kinds[other] == kinds[device] and self.table.devices[other].rates == rates:
+                return priors
+        return regions_ns([self.program(one, device) for one in self.plan.regions], rates)
 
     def is_measured(self, region: int, device: int) -> bool:
         """Whether the time of a region on a device is the mean of what was measured there."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from fuel_async.backends.sim import REFERENCE, Links, SimDeviceSpec
+from fuel_async.plan import region_ns, regions_ns
 from fuel_async.runtime.spread.prepared import LOOKED_AT_AFTER, PreparedSpread
 from fuel_async.schedule import earliest_finish
 from fuel_async.schedule.basis import ROLLS_FROM_NS
@@ -17,6 +18,8 @@ from tests.runtime.spread.support import MS, Dag, Node, Stage, chain, fork, one,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fuel_async.cost import Rates
+    from fuel_async.dispatch import LaneProgram
     from fuel_async.schedule import Offer
     from tests.runtime.spread.support import World
 
@@ -128,6 +131,26 @@ def test_a_device_that_is_slower_than_it_says_is_left_alone_for_a_while(virtual:
         assert 1 < devices[1].factor < 0.9 * before
 
     virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(speed=0.2, advertised=REFERENCE)], links=SLOW)
+
+
+def test_regions_are_priced_once_for_devices_that_are_alike(virtual: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    priced: list[Rates] = []
+
+    def noted(programs: Sequence[LaneProgram | None], rates: Rates) -> list[int | None]:
+        priced.append(rates)
+        return regions_ns(programs, rates)
+
+    monkeypatch.setattr("fuel_async.runtime.spread.prepared.regions_ns", noted)
+
+    async def scenario(world: World) -> None:
+        prepared = world.engine.cache.prepare(world.graph(CHAINS).freeze(), ((), None))
+        assert isinstance(prepared, PreparedSpread)
+        for device, there in enumerate(world.devices):
+            expected = [region_ns(region.program, there.rates) for region in prepared.plan.regions]
+            assert [prepared.region_ns(region, device) for region in range(len(expected))] == expected
+        assert priced == [world.devices[0].rates, world.devices[1].rates]
+
+    virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(speed=2), SimDeviceSpec(), SimDeviceSpec(speed=2)])
 
 
 def test_it_is_looked_at_now_and_then(virtual: Stage) -> None:
