@@ -116,7 +116,7 @@ class _Likeness:
         for value, other in zip(self.reads[task], self.reads[task + period], strict=True):
             if value == other:
                 latest = max(latest, self.producers[value])
-            elif self.producers[value] < 0 or self._far(task, value) != self._far(task + period, other):
+            elif self._far(task, value) != self._far(task + period, other):
                 return None
         return latest
 

@@ -120,6 +120,28 @@ def test_layers_that_are_left_out_go_where_others_went() -> None:
     assert len(set(layers[0])) == 2
 
 
+@pytest.mark.parametrize("contended", [False, True])
+def test_layers_that_are_put_in_start_when_they_can(contended: bool) -> None:
+    """What is told of all layers is what comes of it, to the nanosecond."""
+    problem = forks(Fleet([1, 1], [0, 1], all_ways(2, 2.0, 4.0, contended=contended))).done()
+    short = short_of(problem)
+    whole = short.unfolded(place(short.problem))
+    assert whole is not None
+    assert whole.starts_ns == pytest.approx(replay(tables_of(problem, no_breath), whole).starts_ns)
+
+
+def test_what_is_read_has_ended_whatever_the_plan_says() -> None:
+    problem = forks().done()
+    short = short_of(problem)
+    plan = place(short.problem)
+    nothing = [0.0] * len(plan.devices)
+    whole = short.unfolded(replace(plan, starts_ns=nothing, ends_ns=nothing))
+    assert whole is not None
+    made_by = problem.producers()
+    for task, reads in enumerate(problem.reads):
+        assert all(whole.ends_ns[made_by[value]] <= whole.starts_ns[task] for value in reads)
+
+
 def test_most_layers_are_not_planned() -> None:
     short = short_of(forks(layers=100).done())
     assert len(short.problem) == 5 * KEPT + 2
@@ -186,6 +208,10 @@ def test_a_layer_that_is_another_stays_between_those_that_are_left_out() -> None
 
 def test_few_layers_are_planned_as_they_are() -> None:
     assert shortened(tables_of(forks(layers=2 * KEPT - 1).done(), no_breath)) is None
+
+
+def test_as_soon_as_half_of_the_tasks_can_be_left_out_they_are() -> None:
+    assert short_of(forks(layers=2 * KEPT + 1).done())
 
 
 def test_a_short_repeat_in_a_large_graph_is_not_worth_it() -> None:

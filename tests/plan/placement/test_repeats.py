@@ -111,6 +111,21 @@ def test_stretches_of_different_layers_are_told_apart() -> None:
     assert found(model.done()) == (Repeat(1, 4, 8), Repeat(33, 2, 9))
 
 
+@pytest.mark.parametrize("what", ["time", "size", "owed", "nothing"])
+def test_every_other_layer_may_differ(what: str) -> None:
+    """In one of its two tasks: then two layers are one."""
+    model = Model()
+    last = model.task((), 1.0)
+    for layer in range(24):
+        odd = float(layer % 2)
+        inner = model.task([last], 10.0 + (odd if what == "time" else 0), (8.0 + (odd if what == "size" else 0),))
+        if odd and what == "owed":
+            model.owed[inner] = 0
+        last = model.task([inner], 20.0)
+    period = 2 if what == "nothing" else 4
+    assert found(model.done()) == (Repeat(1, period, 48 // period),)
+
+
 def test_which_output_is_read_counts() -> None:
     """Every other layer reads the second output: two of them are one layer."""
     model = Model()
@@ -136,6 +151,22 @@ def test_copies_beside_each_other_are_no_layers(linked: bool) -> None:
     model = Model()
     copies(model, LAYERS, linked=linked)
     assert bool(found(model.done())) == linked
+
+
+def test_tasks_that_take_no_time_are_no_layers() -> None:
+    model = Model()
+    for _ in range(LAYERS):
+        model.task((), 0.0)
+    assert found(model.done()) == ()
+
+
+def test_layers_begin_where_they_meet_wherever_they_were_found() -> None:
+    """The first light branch is not alike: what is found begins behind it. No layer ends past what a join reads."""
+    model = Model()
+    last = model.fork(model.task((), 1.0), (0.7, 30.0))
+    for _ in range(LAYERS):
+        last = model.fork(last, (0.5, 30.0))
+    assert found(model.done()) == (Repeat(4, 3, LAYERS),)
 
 
 def test_requests_that_are_answered_beside_each_other_are_no_layers() -> None:
