@@ -10,6 +10,7 @@ import pytest
 
 from fuel_async.backends.sim import REFERENCE, Links, SimDeviceSpec
 from fuel_async.plan import region_ns, regions_ns
+from fuel_async.plan.placement.fold import Short
 from fuel_async.runtime.spread.prepared import LOOKED_AT_AFTER, PreparedSpread
 from fuel_async.schedule import earliest_finish
 from fuel_async.schedule.basis import ROLLS_FROM_NS
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from fuel_async.cost import Rates
     from fuel_async.dispatch import LaneProgram
+    from fuel_async.plan import Placement
+    from fuel_async.plan.placement.sweep import Pass
     from fuel_async.schedule import Offer
     from tests.runtime.spread.support import World
 
@@ -78,6 +81,34 @@ def test_regions_go_where_the_plan_has_them(virtual: Stage) -> None:
         assert set(prior.devices) == {0, 1}
 
     virtual(scenario, 2, links=SLOW)
+
+
+def test_equal_layers_go_where_the_plan_of_a_few_has_them(virtual: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty of two branches and a join, behind a slow link: most of them are placed alike, and runs are right."""
+    planned: list[int] = []
+
+    def noted(short: Short, plan: Placement) -> Pass | None:
+        planned.append(len(plan.devices))
+        return unfolded(short, plan)
+
+    unfolded = Short.unfolded
+    monkeypatch.setattr(Short, "unfolded", noted)
+    layers, nodes = 20, [Node((-1,), 2 * MS)]
+    for _ in range(layers):
+        last = len(nodes) - 1
+        nodes += [Node((last,), 2 * MS), Node((last,), 3 * MS // 2), Node((last + 1, last + 2), 2 * MS)]
+
+    async def scenario(world: World) -> None:
+        await world.check(Dag(tuple(nodes)))
+        await world.check(Dag(tuple(nodes)))
+        prior = prepared_of(world).shape.prior
+        assert prior is not None
+        assert len(prior.devices) == len(nodes)
+        assert [tasks < len(nodes) // 2 for tasks in planned] == [True]
+        each = [tuple(prior.devices[first : first + 3]) for first in range(1, len(nodes), 3)]
+        assert max(map(each.count, each)) > layers // 2
+
+    virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(speed=2)], links=SLOW)
 
 
 @pytest.mark.parametrize("dag", [one(), chain(1)])
