@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -12,9 +12,9 @@ from fuel_async.backends.sim import REFERENCE, Links, SimDeviceSpec
 from fuel_async.plan import region_ns, regions_ns
 from fuel_async.plan.placement.fold import Short
 from fuel_async.runtime.spread.prepared import LOOKED_AT_AFTER, PreparedSpread
-from fuel_async.schedule import earliest_finish
+from fuel_async.schedule import earliest_finish, prior_of
 from fuel_async.schedule.basis import ROLLS_FROM_NS
-from tests.runtime.spread.support import MS, Dag, Node, Stage, chain, fork, one, random_dag
+from tests.runtime.spread.support import MS, Dag, Node, Stage, chain, digests, fork, one, random_dag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fuel_async.dispatch import LaneProgram
     from fuel_async.plan import Placement
     from fuel_async.plan.placement.sweep import Pass
-    from fuel_async.schedule import Offer
+    from fuel_async.schedule import Offer, Prior, RunShape
     from tests.runtime.spread.support import World
 
 #: A link that is slow beside what a region takes.
@@ -182,6 +182,88 @@ def test_regions_are_priced_once_for_devices_that_are_alike(virtual: Stage, monk
         assert priced == [world.devices[0].rates, world.devices[1].rates]
 
     virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(speed=2), SimDeviceSpec(), SimDeviceSpec(speed=2)])
+
+
+def planned_by(monkeypatch: pytest.MonkeyPatch) -> list[RunShape]:
+    """The shapes that are planned from now on."""
+    planned: list[RunShape] = []
+
+    def noted(shape: RunShape, *rest: Any) -> Prior | None:
+        planned.append(shape)
+        return prior_of(shape, *rest)
+
+    monkeypatch.setattr("fuel_async.runtime.spread.prepared.prior_of", noted)
+    return planned
+
+
+def test_a_graph_that_is_built_anew_begins_with_the_plan_of_others(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = planned_by(monkeypatch)
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        first = prepared_of(world).shape.prior
+        assert first is not None
+        for _ in range(10):
+            again = CHAINS.graph()
+            found = await world.ex.run(again, x=CHAINS.feed())
+            assert digests(found) == CHAINS.expected(CHAINS.feed())
+            latest = cast("PreparedSpread", world.engine.cache.all()[-1])
+            assert latest.shape.prior is latest.on_device.prior is first
+        assert len(planned) == 1
+
+    virtual(scenario, 2, links=SLOW)
+
+
+def test_it_is_planned_anew_for_a_graph_that_finds_other_devices(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = planned_by(monkeypatch)
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        world.machine.lose(world.devices[1])
+        again = CHAINS.graph()
+        await world.ex.run(again, x=CHAINS.feed())
+        prior = cast("PreparedSpread", world.engine.cache.all()[-1]).shape.prior
+        assert prior is None or set(prior.devices) <= {0, 2}
+        assert len(planned) == 2
+
+    virtual(scenario, 3, links=SLOW)
+
+
+def test_it_is_planned_anew_for_a_graph_when_predictions_have_moved(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = planned_by(monkeypatch)
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        measured = prepared_of(world).measured
+        assert measured.whole is not None
+        measured.whole = replace(measured.whole, regions_ns=[2 * ns for ns in measured.whole.regions_ns])
+        again = CHAINS.graph()
+        await world.ex.run(again, x=CHAINS.feed())
+        assert len(planned) == 2
+
+    virtual(scenario, 2, links=SLOW)
+
+
+def test_what_was_planned_meanwhile_for_another_graph_is_taken(virtual: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = planned_by(monkeypatch)
+
+    async def scenario(world: World) -> None:
+        graphs = [CHAINS.graph() for _ in range(3)]
+        prepared = [cast("PreparedSpread", world.engine.cache.prepare(g.freeze(), ((), None))) for g in graphs]
+        assert all(each.wants_plan() for each in prepared)  # nobody has planned yet
+        for each in prepared:
+            each.plan_run()
+        assert len({id(each.shape.prior) for each in prepared}) == len(planned) == 1
+        prepared[0].plan_run()  # its own is no news
+        assert len(planned) == 2
+
+    virtual(scenario, 2, links=SLOW)
 
 
 def test_it_is_looked_at_now_and_then(virtual: Stage) -> None:
