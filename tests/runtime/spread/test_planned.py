@@ -262,8 +262,11 @@ def test_what_was_planned_meanwhile_for_another_graph_is_taken(virtual: Stage, m
         assert len({id(each.shape.prior) for each in prepared}) == len(planned) == 1
         prepared[0].plan_run()  # its own is no news
         assert len(planned) == 2
+        world.machine.lose(world.devices[2])
+        prepared[1].plan_run()  # nor is one for other devices
+        assert len(planned) == 3
 
-    virtual(scenario, 2, links=SLOW)
+    virtual(scenario, 3, links=SLOW)
 
 
 def test_it_is_looked_at_now_and_then(virtual: Stage) -> None:
