@@ -53,12 +53,13 @@ KEYS = {
     },
     "plan": {
         "full_us", "full_with_ports_us", "quick_us", "quick_with_ports_us", "heft_us", "exponent",
+        "memo_us", "memo_gain", "memo_gain_without_ports", "memo_length",
     },
     "makespan": {
         "vs_heft_mean", "vs_heft", "vs_heft_hard", "vs_heft_worst", "vs_heft_on", "vs_bound", "executed_vs_heft",
         "executed_vs_heft_worst", "executed_vs_promised", "executed_on", "live_vs_heft", "live_vs_static",
         "live_with_ports_vs_heft", "live_with_ports_vs_static",
-        "scheduler_vs_heft",
+        "scheduled_vs_heft",
         "stream_of_capacity", "stream_vs_count", "stream_p95",
     },
     "kernels": {"worst_ratio", "above_limit", "median_ratio", "worst_of_size", "slowest"},
