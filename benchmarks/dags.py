@@ -182,6 +182,28 @@ class _Model:
             last = self.add([again], 0, 2 * state, state, ELEMENTWISE)
         return last
 
+    def mixture(self, entry: int, layers: int, length: int, width: int, experts: int) -> int:
+        """The same with experts in each layer, among which a router divides the tokens; return its last node."""
+        inner, heads = 4 * width, max(1, width // 64)
+        state, scores, hidden = 4.0 * length * width, 4.0 * length * length * heads, 4.0 * length * inner / experts
+        project, attend, weights = 2.0 * length * width * width, 2.0 * length * length * width, 4.0 * width * width
+        last = entry
+        for _ in range(layers):
+            query, key, value = (self.add([last], project, 2 * state + weights, state, DENSE) for _ in range(3))
+            score = self.add([query, key], attend, 2 * state + scores, scores, DENSE)
+            share = self.add([score], 0, 2 * scores, scores, ELEMENTWISE)
+            mixed = self.add([share, value], attend, scores + 2 * state, state, DENSE)
+            out = self.add([mixed], project, 2 * state + weights, state, DENSE)
+            added = self.add([last, out], 0, 3 * state, state, ELEMENTWISE)
+            routed = self.add([added], 0, state, state / experts, IRREGULAR)
+            ends = []
+            for _ in range(experts):
+                up = self.add([routed], 4 * project / experts, hidden + 4 * weights, hidden, DENSE)
+                gelu = self.add([up], 0, 2 * hidden, hidden, ELEMENTWISE)
+                ends.append(self.add([gelu], 4 * project / experts, hidden + 4 * weights, state / experts, DENSE))
+            last = self.add([added, *ends], 0, 3 * state, state, ELEMENTWISE)
+        return last
+
     def done(self) -> Dag:
         return Dag(self.preds, self.work_ns, self.nbytes, self.kinds)
 
@@ -215,4 +237,13 @@ def ensemble(tasks: int, chance: random.Random) -> Dag:
         ]
         joined = model.add(ends, 2.5e7, 0, 4_096.0, ELEMENTWISE)
         model.add([joined], 0, 0, 4_096.0, IRREGULAR)
+    return model.done()
+
+
+def mixture(layers: int, experts: int = 3, length: int = 128, width: int = 768) -> Dag:
+    """One request to a model of so many equal layers, each with experts: what repeats itself most plainly."""
+    model = _Model()
+    entry = model.add([], 1e8, 0, 4.0 * length * width, IRREGULAR)
+    last = model.mixture(entry, layers, length, width, experts)
+    model.add([last], 0, 8.0 * length * width, 4.0 * width, ELEMENTWISE)
     return model.done()

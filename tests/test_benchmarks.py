@@ -53,6 +53,7 @@ KEYS = {
     },
     "plan": {
         "full_us", "full_with_ports_us", "quick_us", "quick_with_ports_us", "heft_us", "exponent",
+        "memo_us", "memo_gain", "memo_gain_without_ports", "memo_length",
     },
     "makespan": {
         "vs_heft_mean", "vs_heft", "vs_heft_hard", "vs_heft_worst", "vs_heft_on", "vs_bound", "executed_vs_heft",

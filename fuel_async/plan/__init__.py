@@ -35,6 +35,7 @@ from fuel_async.plan.plan import Port as Port
 from fuel_async.plan.plan import Region as Region
 from fuel_async.plan.plan import make_plan as make_plan
 from fuel_async.plan.price import region_ns as region_ns
+from fuel_async.plan.price import regions_ns as regions_ns
 from fuel_async.plan.rank import KEEP_PER_DEVICE as KEEP_PER_DEVICE
 from fuel_async.plan.rank import AlternativeFilter as AlternativeFilter
 from fuel_async.plan.rank import AlternativeSet as AlternativeSet

@@ -6,7 +6,7 @@ The scheduler is the real one; only the effects are played, each taking exactly 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from fuel_async.errors import InternalError
 from fuel_async.ir import Breathe, no_breath
 from fuel_async.schedule.events import Bound, CopyFinished, DeviceGone, Event, RegionFinished, Reswept, RunAdmitted
 from fuel_async.schedule.instructions import Bind, Copy, Instruction, Launch, Resweep, Stop
+from fuel_async.schedule.look import Routes
 from fuel_async.schedule.rolling import answer
 from fuel_async.schedule.spread import SpreadScheduler
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from fuel_async.schedule.machine import DeviceShape, Links, Port, Prices
     from fuel_async.schedule.offers import Decision, Policy
-    from fuel_async.schedule.shape import LaneShape, RunShape
+    from fuel_async.schedule.shape import LaneShape, RunShape, SpreadShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,32 @@ def dry_run(
     """
     if shape.spread is None:
         raise InternalError("the plan was made for one device")
-    return _Play(devices, links, policy, shape, shape.spread.prices, took_ns, breathe).run(gone or {})
+    return _Play(devices, links, policy, shape, shape.spread, took_ns, breathe).run(gone or {})
+
+
+class _Told:
+    """Prices as they are when they are first asked for."""
+
+    __slots__ = ("_prices", "_regions_ns", "_uploads_ns")
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+        self._regions_ns: dict[tuple[int, int], int | None] = {}
+        self._uploads_ns: dict[tuple[int, int], int] = {}
+
+    def region_ns(self, region: int, device: int) -> int | None:
+        """See `Prices`."""
+        pair = region, device
+        if pair not in self._regions_ns:
+            self._regions_ns[pair] = self._prices.region_ns(region, device)
+        return self._regions_ns[pair]
+
+    def upload_ns(self, region: int, device: int) -> int:
+        """See `Prices`."""
+        pair = region, device
+        if pair not in self._uploads_ns:
+            self._uploads_ns[pair] = self._prices.upload_ns(region, device)
+        return self._uploads_ns[pair]
 
 
 class _Play:
@@ -67,14 +93,15 @@ class _Play:
         links: Links,
         policy: Policy,
         shape: RunShape,
-        prices: Prices,
+        spread: SpreadShape,
         took_ns: Callable[[int, int], int] | None,
         breathe: Breathe,
     ) -> None:
         self.breathe = breathe
-        self.scheduler = SpreadScheduler(devices, links, policy)
-        self.shape, self.prices, self.links = shape, prices, links
-        self.took_ns = took_ns or prices.region_ns
+        self.links, self.prices = Routes(links), _Told(spread.prices)  # nothing is learned while it is played
+        self.scheduler = SpreadScheduler(devices, self.links, policy)
+        self.shape = replace(shape, spread=replace(spread, prices=self.prices))
+        self.took_ns = took_ns or self.prices.region_ns
         self.lane_free_ns = [0] * len(self.scheduler.loads)
         self.port_free_ns: dict[Port, int] = {}
         self.arrived_ns: dict[tuple[int, int], int] = {}

@@ -49,8 +49,8 @@ class _Alike:
         self.stands: Sequence[Offer] = ()
 
 
-class _Routes:
-    """The ways between memories as they are for one look."""
+class Routes:
+    """The ways between memories as they are for one look, or as long as nothing is learned: each is asked for once."""
 
     __slots__ = ("_known", "_links")
 
@@ -85,7 +85,7 @@ class Look:
 
     def __init__(self, machine: Machine, links: Links, now_ns: int, *, everything: bool) -> None:
         """`everything` looks at all that wait: when nothing is in flight, nothing may be overlooked."""
-        self._machine, self._links, self._now_ns = machine, _Routes(links), now_ns
+        self._machine, self._links, self._now_ns = machine, Routes(links), now_ns
         #: How many more regions to look at; of the regions of a run, and of the runs in line, only so many.
         self.left = self.of_run = self.of_line = sys.maxsize
         if not everything:

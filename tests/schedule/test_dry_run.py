@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
 from fuel_async.errors import DeviceLost, InternalError, OutOfMemory
@@ -9,6 +13,11 @@ from fuel_async.schedule import dry_run, earliest_finish
 from tests.schedule import support
 from tests.schedule.play import Play
 from tests.schedule.spread_support import Mesh, gpu, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fuel_async.schedule import Hop, Prices
 
 DEVICES = [gpu(1), gpu(2)]
 
@@ -35,6 +44,36 @@ def test_it_takes_as_long_as_a_play_that_goes_as_predicted() -> None:
     play = Play(DEVICES, [2, 1], Mesh())
     play.admit(0, shape)
     assert dry_run(DEVICES, Mesh(), earliest_finish, shape).makespan_ns == play.to_the_end()
+
+
+class Asked:
+    """Ways and prices that note what they are asked for."""
+
+    def __init__(self, prices: Prices) -> None:
+        self.prices, self.links, self.questions = prices, Mesh(), Counter[tuple[object, ...]]()
+
+    def route(self, *question: int) -> Sequence[Hop] | None:
+        self.questions["route", *question] += 1
+        return self.links.route(*question)
+
+    def region_ns(self, *question: int) -> int | None:
+        self.questions["region", *question] += 1
+        return self.prices.region_ns(*question)
+
+    def upload_ns(self, *question: int) -> int:
+        self.questions["upload", *question] += 1
+        return self.prices.upload_ns(*question)
+
+
+def test_ways_and_prices_are_asked_for_once() -> None:
+    shape = spread("a:X=100 b:a=900 c:a=800 d:a=700 e:bcd=50 f:e=10", uploads={1: 5}, speeds={0: 2})
+    assert shape.spread is not None
+    asked = Asked(shape.spread.prices)
+    noted = replace(shape, spread=replace(shape.spread, prices=asked))
+    dry = dry_run(DEVICES, asked, earliest_finish, noted)
+    assert dry == dry_run(DEVICES, Mesh(), earliest_finish, shape)
+    assert {question[0] for question in asked.questions} == {"route", "region", "upload"}
+    assert max(asked.questions.values()) == 1
 
 
 def test_a_run_without_regions_takes_no_time() -> None:

@@ -62,6 +62,9 @@ class PlacementDp:
 
     estimator: TransferEstimator
     _rows: dict[int, _Row] = field(default_factory=dict)
+    #: Devices of rows, one tuple for equal ones; and what copies between the devices of two rows take.
+    _devices: dict[tuple[DeviceLocation, ...], tuple[DeviceLocation, ...]] = field(default_factory=dict)
+    _ways: dict[tuple[int, int, tuple[int, ...]], Sequence[Sequence[int]]] = field(default_factory=dict)
 
     def __contains__(self, node: int) -> bool:
         return node in self._rows
@@ -87,11 +90,13 @@ class PlacementDp:
         equal devices of a producer the first is taken.
         """
         fixed, chained = tuple(fixed_inputs), tuple(chain_inputs)
-        row = _Row(tuple(device for device, _ in device_costs), [], [])
-        for device, own_ns in device_costs:
+        row = _Row(self._one(tuple([device for device, _ in device_costs])), [], [])
+        producers = [self._rows[one.node] for one in chained]
+        ways = [self._between(of, row.devices, one.edge_bytes) for of, one in zip(producers, chained, strict=True)]
+        for number, (device, own_ns) in enumerate(device_costs):
             total, origins = own_ns + inbound_ns(fixed, device, self.estimator), []
-            for one in chained:
-                place, took = self._best_toward(self._rows[one.node], device, one.edge_bytes)
+            for one, producer, moves in zip(chained, producers, ways, strict=True):
+                place, took = _best(producer, moves[number])
                 total += took
                 origins.append((one.node, place))
             row.best.append(min(total, MOST_NS))
@@ -108,7 +113,10 @@ class PlacementDp:
         row = self._rows[node]
         if row.status is not RowStatus.OPEN:
             return []
-        place = _least(row.best) if consumer is None else self._best_toward(row, consumer, edge_bytes)[0]
+        if consumer is None:
+            return self._commit(node, row.best.index(min(row.best)))
+        (moves,) = self._between(row, self._one((consumer,)), tuple(edge_bytes))
+        place, _ = _best(row, moves)
         return self._commit(node, place)
 
     def finish(self, exit_device: DeviceLocation | None, exit_bytes: Callable[[int], int]) -> list[Commitment]:
@@ -119,14 +127,23 @@ class PlacementDp:
                 done += self.close_toward(node, exit_device, (exit_bytes(node),))
         return done
 
-    def _best_toward(self, row: _Row, device: DeviceLocation, edge_bytes: Sequence[int]) -> tuple[int, int]:
-        """The place of the device from which a value is at `device` first, and that time."""
-        times = [
-            min(best + sum(self.estimator.estimate_transfer_ns(source, device, each) for each in edge_bytes), MOST_NS)
-            for source, best in zip(row.devices, row.best, strict=True)
-        ]
-        place = _least(times)
-        return place, times[place]
+    def _one(self, devices: tuple[DeviceLocation, ...]) -> tuple[DeviceLocation, ...]:
+        """The same tuple for equal ones."""
+        return self._devices.setdefault(devices, devices)
+
+    def _between(
+        self, row: _Row, devices: tuple[DeviceLocation, ...], edge_bytes: tuple[int, ...]
+    ) -> Sequence[Sequence[int]]:
+        """By device: what the copies of a row's value to it take from each of the row's devices."""
+        key = id(row.devices), id(devices), edge_bytes
+        found = self._ways.get(key)
+        if found is None:
+            estimate = self.estimator.estimate_transfer_ns
+            found = self._ways[key] = [
+                [sum([estimate(source, device, each) for each in edge_bytes]) for source in row.devices]
+                for device in devices
+            ]
+        return found
 
     def _commit(self, node: int, place: int) -> list[Commitment]:
         done: list[Commitment] = []
@@ -142,5 +159,8 @@ class PlacementDp:
         return done
 
 
-def _least(times: Sequence[int]) -> int:
-    return min(range(len(times)), key=times.__getitem__)
+def _best(row: _Row, moves: Sequence[int]) -> tuple[int, int]:
+    """The place of the device from which a value is first where the moves go, and that time."""
+    times = [best + move for best, move in zip(row.best, moves, strict=True)]
+    took = min(times)
+    return (times.index(took), took) if took < MOST_NS else (0, MOST_NS)  # at the end of the numbers all are equal

@@ -74,9 +74,14 @@ class _Compilation:
         #: Of rows, until these are committed.
         self.waiting: dict[int, Draft] = {}
         self.dp = None if options.transfer_estimator is None else PlacementDp(options.transfer_estimator)
+        # What is the same for equal nodes is worked out once.
         self.drafts: dict[tuple[object, ...], Draft] = {}
-        #: What is kept of a draft, by draft, device, and where operands come from: the same for equal nodes.
+        #: By draft: its devices, and the least time on each.
+        self.times: dict[int, Sequence[tuple[DeviceLocation, int]]] = {}
+        #: What is kept of a draft, by draft, device, and where operands come from.
         self.settled: dict[tuple[object, ...], tuple[AlternativeSet, AlternativeSet]] = {}
+        #: By the number of the set without couplings, which `settled` or the earlier plan keeps, and its operands.
+        self.coupled: dict[tuple[object, ...], AlternativeSet] = {}
 
     def run(self) -> ExecutionPlan:
         for count, node in enumerate(self.order):
@@ -123,9 +128,9 @@ class _Compilation:
     def _compile(self, node: int) -> None:
         draft = self._draft(node)
         found, hard = draft.alternatives, node in self.graph.pins
-        if len(found.devices()) > 1 and self.dp is not None and self.options.prices and not hard:
+        if self.dp is not None and self.options.prices and not hard and len(self._times(draft)) > 1:
             self.waiting[node] = draft
-            self._push(self.dp, node, found)
+            self._push(self.dp, node, self._times(draft))
             return
         best = found.best_given(found.conditions) if self.options.prices else found.winner()
         assert best is not None  # a draft has candidates
@@ -152,19 +157,26 @@ class _Compilation:
             self.drafts[key] = found
         return found
 
-    def _push(self, dp: PlacementDp, node: int, found: AlternativeSet) -> None:
+    def _times(self, draft: Draft) -> Sequence[tuple[DeviceLocation, int]]:
+        """The devices that could run a draft's nodes, and the least time on each."""
+        times = self.times.get(id(draft))
+        if times is None:
+            least: dict[DeviceLocation, int] = {}
+            for one in draft.alternatives:
+                took = one.effective_ns(draft.alternatives.conditions)
+                least[one.device] = min(least.get(one.device, MOST_NS), MOST_NS if took is None else took)
+            times = self.times[id(draft)] = tuple(least.items())
+        return times
+
+    def _push(self, dp: PlacementDp, node: int, times: Sequence[tuple[DeviceLocation, int]]) -> None:
         """Make the node a row that goes on from its operands' rows."""
-        costs: dict[DeviceLocation, int] = {}
-        for one in found:
-            took = one.effective_ns(found.conditions)
-            costs[one.device] = min(costs.get(one.device, MOST_NS), MOST_NS if took is None else took)
         fixed, chained = [], []
         for operand, nbytes in self._operands(node).items():
             if operand in self.devices:
                 fixed.append((self.devices[operand], nbytes))
             elif operand in self.waiting:
                 chained.append(ChainInput(operand, (nbytes,)))
-        dp.push_row(node, tuple(costs.items()), fixed, chained)
+        dp.push_row(node, times, fixed, chained)
         if self.readers[node] > 1 or (self.readers[node] and self.delivered[node]):
             way_out = self.options.pinned_device if self.delivered[node] else None
             self._note(dp.close_toward(node, way_out, (self._nbytes(node),)))
@@ -221,8 +233,7 @@ class _Compilation:
         estimator = self.options.transfer_estimator
         if estimator is None or not self.options.prices or not self.runner_ups:
             return
-        #: By the number of the set without couplings, which `settled` or the earlier plan keeps.
-        coupled: dict[tuple[object, ...], AlternativeSet] = {}
+        coupled = self.coupled
         for count, node in enumerate(self.planned):
             if not count & 63:
                 self.breathe()

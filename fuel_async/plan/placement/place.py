@@ -5,7 +5,8 @@
 
 The plan is the best of several: HEFT (Topcuoglu et al., 2002), two-way list scheduling (`two_way.py`) with a local
 search behind it or, where copies wait for ports, passes with the ports on their time lines (`ports.py`), and everything
-on one device (`whole.py`). Where there are ports, plans are judged by what they come to when they are played
+on one device (`whole.py`). Of a problem that repeats itself only a few layers are planned like that, and the others go
+where those went (`fold.py`). Where there are ports, plans are judged by what they come to when they are played
 (`replay.py`): no plan is longer than HEFT's, whose copies go as they come.
 Large graphs get a quick form. Pure and deterministic. It makes many lists, and a collection would walk all of them:
 callers hold the cyclic collector meanwhile.
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fuel_async.ir import Breathe, no_breath
 from fuel_async.plan.placement.bound import lower_bound_ns
+from fuel_async.plan.placement.fold import shortened
 from fuel_async.plan.placement.replay import Copy, Played, lane_orders, replay
 from fuel_async.plan.placement.search import search
+from fuel_async.plan.placement.sweep import Pass
 from fuel_async.plan.placement.tables import tables_of
 from fuel_async.plan.placement.two_way import TwoWay, effort_for, heft
 from fuel_async.plan.placement.whole import best_whole
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fuel_async.plan.placement.problem import Problem
-    from fuel_async.plan.placement.sweep import Pass
     from fuel_async.plan.placement.tables import Tables
     from fuel_async.plan.placement.two_way import Effort
 
@@ -44,6 +46,7 @@ class Origin(Enum):
     TWO_WAY = "two-way"
     PORTS = "ports"
     WHOLE = "whole"
+    FOLDED = "folded"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +127,11 @@ def _others(
     tables: Tables, first: Pass, effort: Effort, enough_ns: float, breathe: Breathe
 ) -> Iterator[tuple[Origin, Pass]]:
     """Plans beside HEFT's."""
+    short = shortened(tables, breathe) if effort.folds else None
+    folded = None if short is None else short.unfolded(place(short.problem, breathe=breathe))
+    if folded is not None:
+        yield Origin.FOLDED, folded if tables.problem.fleet.contended else _timed(tables, folded, breathe)
+        return
     ways = TwoWay(tables, breathe)
     for plan in ways.with_ports(effort):
         yield Origin.PORTS, plan
@@ -132,6 +140,12 @@ def _others(
         if effort.searched and plan.makespan_ns > enough_ns:
             plan = search(tables, plan, effort.searched * len(tables), breathe)
         yield Origin.TWO_WAY, plan
+
+
+def _timed(tables: Tables, plan: Pass, breathe: Breathe) -> Pass:
+    """The plan with the times that it comes to."""
+    played = replay(tables, plan, breathe=breathe)
+    return Pass(played.makespan_ns, plan.devices, plan.lanes, played.starts_ns, played.ends_ns, [])
 
 
 def _length(one: _Played) -> float:

@@ -41,19 +41,21 @@ class Effort(NamedTuple):
     #: With ports on their time lines: passes behind the first, and how many of the plans are played. 0: nothing is.
     port_passes: int = 0
     played: int = 0
+    #: Whether a graph that repeats itself is planned with a few of its layers.
+    folds: bool = False
 
 
 #: Of a graph that may take its time, by whether copies wait for ports and whether there are more than FEW devices.
 FULL: Mapping[tuple[bool, bool], Effort] = {
-    (False, False): Effort(starts=4, passes=8, last_passes=4, searched=30),
-    (False, True): Effort(starts=2, passes=5, last_passes=2, searched=10),
-    (True, False): Effort(port_passes=4, played=2),
-    (True, True): Effort(port_passes=1, played=1),
+    (False, False): Effort(starts=4, passes=8, last_passes=4, searched=30, folds=True),
+    (False, True): Effort(starts=2, passes=5, last_passes=2, searched=10, folds=True),
+    (True, False): Effort(port_passes=4, played=2, folds=True),
+    (True, True): Effort(port_passes=1, played=1, folds=True),
 }
 #: Of a small graph with ports and more than FEW devices: what it takes for a task grows with their number, too.
-SMALL = Effort(port_passes=2, played=2)
+SMALL = Effort(port_passes=2, played=2, folds=True)
 #: Of a large graph, by whether copies wait for ports.
-QUICK: Mapping[bool, Effort] = {False: Effort(starts=1, passes=3), True: Effort(played=1)}
+QUICK: Mapping[bool, Effort] = {False: Effort(starts=1, passes=3, folds=True), True: Effort(played=1, folds=True)}
 
 #: The cost of a pass grows with the number of devices: up to so many there are more passes.
 FEW = 4

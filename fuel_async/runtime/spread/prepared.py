@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from fuel_async.dispatch import SlotClass
 from fuel_async.errors import UserError
 from fuel_async.ir import Breathe, no_breath
-from fuel_async.plan import region_ns
+from fuel_async.plan import regions_ns
 from fuel_async.runtime.instances import PlanInstance, Prepared
+from fuel_async.runtime.measured import PlannedWhole
 from fuel_async.runtime.spread.shares import Share, bind_share
 from fuel_async.schedule import HOST, RunShape, SpreadShape, judge_plan, shape_of
 
@@ -46,11 +47,11 @@ class PreparedSpread(Prepared):
         "_histories",
         "_lock",
         "_planned_for",
-        "_planned_ns",
         "_priors",
         "_runs",
         "_sizes",
         "_users",
+        "_whole",
         "are_indices_checked",
         "feed_values",
         "idle_shares",
@@ -93,10 +94,12 @@ class PreparedSpread(Prepared):
         self.shape: RunShape = shape_of(plan, self._spread(frozenset(self.outputs_made)))
         #: The same for runs whose outputs stay where they are made.
         self.on_device: RunShape = shape_of(plan, self._spread(frozenset()))
-        #: What the plan of the whole run was made with: which devices were there, and predicted times of its regions.
+        #: The plan of whole runs that it follows, and for which devices it has asked for one.
+        self._whole: PlannedWhole | None = None
         self._planned_for: tuple[bool, ...] = ()
-        self._planned_ns: list[int] = []
         self._runs = 0
+        if measured.whole is not None:
+            self._follow(measured.whole)
 
     def _spread(self, outputs: frozenset[int]) -> SpreadShape:
         plan, regions = self.plan, self.plan.regions
@@ -140,7 +143,8 @@ class PreparedSpread(Prepared):
     def wants_plan(self) -> bool:
         """Count a run; whether the whole run should be planned, or planned again since predictions have moved.
 
-        Looked at before the first run, when other devices are there, and after 4 runs, 16, 64 and so on.
+        Looked at before the first run, when other devices are there, and after 4 runs, 16, 64 and so on. The first run
+        of a graph goes by what was planned for another graph of the same plan, if predictions are still the same.
         """
         self._runs += 1
         if len(self.shape) < 2:
@@ -149,29 +153,41 @@ class PreparedSpread(Prepared):
         if self._planned_for != there:
             self._planned_for = there
             return True
-        if self._runs - 1 not in LOOKED_AT_AFTER:
+        whole, prior = self._whole, self.shape.prior
+        is_inherited = self._runs == 1 and prior is not None
+        if self._runs - 1 not in LOOKED_AT_AFTER and not is_inherited:
             return False
-        planned_ns, prior = self._planned_ns, self.shape.prior
-        if prior is None:
+        if whole is None or prior is None:
             return True
         now_ns = [self.region_ns(region, device) or 0 for region, device in enumerate(prior.devices)]
-        moved = sum([abs(now - then) for now, then in zip(now_ns, planned_ns, strict=True)])
-        return moved > MOVED * sum(planned_ns)
+        moved = sum([abs(now - then) for now, then in zip(now_ns, whole.regions_ns, strict=True)])
+        return moved > MOVED * sum(whole.regions_ns)
 
     def _there(self) -> tuple[bool, ...]:
         """Which devices are there."""
         return tuple([device.lost is None for device in self.table.devices])
 
     def plan_run(self, breathe: Breathe = no_breath) -> None:
-        """Plan the whole run by what is predicted now. In the planner thread; runs under way keep what they have."""
-        table = self.table
+        """Plan the whole run by what is predicted now. In the planner thread; runs under way keep what they have.
+
+        What was planned meanwhile for another graph of the same plan is taken as it is.
+        """
+        table, there, whole = self.table, self._there(), self.measured.whole
+        if whole is not None and whole is not self._whole and whole.there == there:
+            self._follow(whole)
+            return
         devices = [table.shape(number) for number in range(len(table.devices))]
         gone = {number: device.lost for number, device in enumerate(table.devices) if device.lost is not None}
         judged = judge_plan(replace(self.shape, prior=None), devices, table, gone, breathe)
         prior = judged.prior if judged.follows else None
         planned = [] if prior is None else prior.devices
-        self._planned_ns = [self.region_ns(region, device) or 0 for region, device in enumerate(planned)]
-        self.shape, self.on_device = replace(self.shape, prior=prior), replace(self.on_device, prior=prior)
+        regions_ns = [self.region_ns(region, device) or 0 for region, device in enumerate(planned)]
+        self.measured.whole = PlannedWhole(there, regions_ns, prior)
+        self._follow(self.measured.whole)
+
+    def _follow(self, whole: PlannedWhole) -> None:
+        self._whole, self._planned_for = whole, whole.there
+        self.shape, self.on_device = (replace(shape, prior=whole.prior) for shape in (self.shape, self.on_device))
 
     # --- prices -----------------------------------------------------------------------------------
 
@@ -183,10 +199,16 @@ class PreparedSpread(Prepared):
             return None if history is None else history.predicted_ns
         priors = self._priors.get(device)
         if priors is None:
-            rates = self.table.devices[device].rates
-            programs = [self.program(one, device) for one in self.plan.regions]
-            priors = self._priors[device] = [None if one is None else region_ns(one, rates) for one in programs]
+            priors = self._priors[device] = self._priced(device)
         return priors[region]
+
+    def _priced(self, device: int) -> list[int | None]:
+        """What the cost model says of each region on a device: the same on all of its kind and rates."""
+        kinds, rates = self.table.kinds, self.table.devices[device].rates
+        for other, priors in list(self._priors.items()):  # in one step: others may ask meanwhile
+            if kinds[other] == kinds[device] and self.table.devices[other].rates == rates:
+                return priors
+        return regions_ns([self.program(one, device) for one in self.plan.regions], rates)
 
     def is_measured(self, region: int, device: int) -> bool:
         """Whether the time of a region on a device is the mean of what was measured there."""

@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from fuel_async.backends.sim import REFERENCE, Links, Sharing, SimDeviceSpec
+from fuel_async.plan import region_ns, regions_ns
+from fuel_async.plan.placement.fold import Short
 from fuel_async.runtime.spread.prepared import LOOKED_AT_AFTER, PreparedSpread
-from fuel_async.schedule import Judged, earliest_finish, judge_plan
+from fuel_async.schedule import Judged, earliest_finish, judge_plan, prior_of
 from fuel_async.schedule.basis import ROLLS_FROM_NS
-from tests.runtime.spread.support import MS, Dag, Node, Stage, chain, fork, one, random_dag
+from tests.runtime.spread.support import MS, Dag, Node, Stage, chain, digests, fork, one, random_dag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fuel_async.schedule import Offer
+    from fuel_async.cost import Rates
+    from fuel_async.dispatch import LaneProgram
+    from fuel_async.plan import Placement
+    from fuel_async.plan.placement.sweep import Pass
+    from fuel_async.schedule import Offer, Prior, RunShape
     from tests.runtime.spread.support import World
 
 #: A link that is slow beside what a region takes.
@@ -97,6 +103,34 @@ def test_the_promise_of_a_plan_is_kept_where_copies_wait_for_each_other(
     virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(), SimDeviceSpec(speed=2)], links=links)
 
 
+def test_equal_layers_go_where_the_plan_of_a_few_has_them(virtual: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty of two branches and a join, behind a slow link: most of them are placed alike, and runs are right."""
+    planned: list[int] = []
+
+    def noted(short: Short, plan: Placement) -> Pass | None:
+        planned.append(len(plan.devices))
+        return unfolded(short, plan)
+
+    unfolded = Short.unfolded
+    monkeypatch.setattr(Short, "unfolded", noted)
+    layers, nodes = 20, [Node((-1,), 2 * MS)]
+    for _ in range(layers):
+        last = len(nodes) - 1
+        nodes += [Node((last,), 2 * MS), Node((last,), 3 * MS // 2), Node((last + 1, last + 2), 2 * MS)]
+
+    async def scenario(world: World) -> None:
+        await world.check(Dag(tuple(nodes)))
+        await world.check(Dag(tuple(nodes)))
+        prior = prepared_of(world).shape.prior
+        assert prior is not None
+        assert len(prior.devices) == len(nodes)
+        assert [tasks < len(nodes) // 2 for tasks in planned] == [True]
+        each = [tuple(prior.devices[first : first + 3]) for first in range(1, len(nodes), 3)]
+        assert max(map(each.count, each)) > layers // 2
+
+    virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(speed=2)], links=SLOW)
+
+
 @pytest.mark.parametrize("dag", [one(), chain(1)])
 def test_a_single_region_is_not_planned(virtual: Stage, dag: Dag) -> None:
     async def scenario(world: World) -> None:
@@ -148,6 +182,111 @@ def test_a_device_that_is_slower_than_it_says_is_left_alone_for_a_while(virtual:
         assert 1 < devices[1].factor < 0.9 * before
 
     virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(speed=0.2, advertised=REFERENCE)], links=SLOW)
+
+
+def test_regions_are_priced_once_for_devices_that_are_alike(virtual: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    priced: list[Rates] = []
+
+    def noted(programs: Sequence[LaneProgram | None], rates: Rates) -> list[int | None]:
+        priced.append(rates)
+        return regions_ns(programs, rates)
+
+    monkeypatch.setattr("fuel_async.runtime.spread.prepared.regions_ns", noted)
+
+    async def scenario(world: World) -> None:
+        prepared = world.engine.cache.prepare(world.graph(CHAINS).freeze(), ((), None))
+        assert isinstance(prepared, PreparedSpread)
+        for device, there in enumerate(world.devices):
+            expected = [region_ns(region.program, there.rates) for region in prepared.plan.regions]
+            assert [prepared.region_ns(region, device) for region in range(len(expected))] == expected
+        assert priced == [world.devices[0].rates, world.devices[1].rates]
+
+    virtual(scenario, [SimDeviceSpec(), SimDeviceSpec(speed=2), SimDeviceSpec(), SimDeviceSpec(speed=2)])
+
+
+def planned_by(monkeypatch: pytest.MonkeyPatch) -> list[RunShape]:
+    """The shapes that are planned from now on."""
+    planned: list[RunShape] = []
+
+    def noted(shape: RunShape, *rest: Any) -> Prior | None:
+        planned.append(shape)
+        return prior_of(shape, *rest)
+
+    monkeypatch.setattr("fuel_async.schedule.follow.prior_of", noted)
+    return planned
+
+
+def test_a_graph_that_is_built_anew_begins_with_the_plan_of_others(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = planned_by(monkeypatch)
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        first = prepared_of(world).shape.prior
+        assert first is not None
+        for _ in range(10):
+            again = CHAINS.graph()
+            found = await world.ex.run(again, x=CHAINS.feed())
+            assert digests(found) == CHAINS.expected(CHAINS.feed())
+            latest = cast("PreparedSpread", world.engine.cache.all()[-1])
+            assert latest.shape.prior is latest.on_device.prior is first
+        assert len(planned) == 1
+
+    virtual(scenario, 2, links=SLOW)
+
+
+def test_it_is_planned_anew_for_a_graph_that_finds_other_devices(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = planned_by(monkeypatch)
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        world.machine.lose(world.devices[1])
+        again = CHAINS.graph()
+        await world.ex.run(again, x=CHAINS.feed())
+        prior = cast("PreparedSpread", world.engine.cache.all()[-1]).shape.prior
+        assert prior is None or set(prior.devices) <= {0, 2}
+        assert len(planned) == 2
+
+    virtual(scenario, 3, links=SLOW)
+
+
+def test_it_is_planned_anew_for_a_graph_when_predictions_have_moved(
+    virtual: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = planned_by(monkeypatch)
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        measured = prepared_of(world).measured
+        assert measured.whole is not None
+        measured.whole = replace(measured.whole, regions_ns=[2 * ns for ns in measured.whole.regions_ns])
+        again = CHAINS.graph()
+        await world.ex.run(again, x=CHAINS.feed())
+        assert len(planned) == 2
+
+    virtual(scenario, 2, links=SLOW)
+
+
+def test_what_was_planned_meanwhile_for_another_graph_is_taken(virtual: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = planned_by(monkeypatch)
+
+    async def scenario(world: World) -> None:
+        graphs = [CHAINS.graph() for _ in range(3)]
+        prepared = [cast("PreparedSpread", world.engine.cache.prepare(g.freeze(), ((), None))) for g in graphs]
+        assert all(each.wants_plan() for each in prepared)  # nobody has planned yet
+        for each in prepared:
+            each.plan_run()
+        assert len({id(each.shape.prior) for each in prepared}) == len(planned) == 1
+        prepared[0].plan_run()  # its own is no news
+        assert len(planned) == 2
+        world.machine.lose(world.devices[2])
+        prepared[1].plan_run()  # nor is one for other devices
+        assert len(planned) == 3
+
+    virtual(scenario, 3, links=SLOW)
 
 
 def test_it_is_looked_at_now_and_then(virtual: Stage) -> None:
