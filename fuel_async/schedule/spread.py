@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from fuel_async.errors import InvariantBroken, TransferFailed, UserError
+from fuel_async.errors import InvariantBroken, TransferFailed
 from fuel_async.schedule.alone import Alone
 from fuel_async.schedule.copies import Copies
 from fuel_async.schedule.devices import Devices
@@ -30,12 +30,11 @@ from fuel_async.schedule.events import (
     RunAdmitted,
     TopologyChanged,
 )
-from fuel_async.schedule.guard import waits_for_another, waits_for_answer
 from fuel_async.schedule.instructions import Instruction, Replan
 from fuel_async.schedule.line import Line
-from fuel_async.schedule.look import Look
 from fuel_async.schedule.machine import HOST, DeviceShape, Links, Machine
-from fuel_async.schedule.offers import POLICIES, Decision, Offer, Policy, earliest_finish
+from fuel_async.schedule.offers import POLICIES, Decision, Policy, earliest_finish
+from fuel_async.schedule.placing import Placing
 from fuel_async.schedule.programs import Programs
 from fuel_async.schedule.rolling import Rolling
 from fuel_async.schedule.runs import STORY_LENGTH, Runs
@@ -61,7 +60,7 @@ class SpreadScheduler(Runs[SpreadState]):
     ) -> None:
         """Start with idle devices."""
         super().__init__()
-        self.machine, self.links, self._policy = Machine(), links, policy
+        self.machine, self.links = Machine(), links
         for shape, lanes in devices:
             self.machine.add(shape, lanes)
         self.loads = self.machine.lanes
@@ -77,10 +76,13 @@ class SpreadScheduler(Runs[SpreadState]):
         #: Runs of one region that nothing was decided about. A policy of the caller's own is asked about each.
         self.alone = Alone(self.machine)
         self._asks = policy not in POLICIES.values()
-        self._changes = Devices(self)
+        #: Whether runs go by plans of the whole.
+        self._plans = policy is earliest_finish
+        self.changes = Devices(self)
         self._programs = Programs(self)
         self._streams = Streams(self.machine)
         self._rolling = Rolling(self.machine, self.copies, self._streams)
+        self._placing = Placing(self, self._line, policy, self._programs, self._streams, self._rolling)
         self._handlers = {
             **self._handlers,
             RunAdmitted: self._admit,
@@ -90,9 +92,9 @@ class SpreadScheduler(Runs[SpreadState]):
             Reswept: self._swept,
             CopyFinished: self._copy_finished,
             CopyFailed: self._copy_failed,
-            DeviceAdded: self._changes.added,
-            DeviceGone: self._changes.gone,
-            TopologyChanged: self._changes.outdated,
+            DeviceAdded: self.changes.added,
+            DeviceGone: self.changes.gone,
+            TopologyChanged: self.changes.outdated,
             AloneEnded: self.alone.ended_before,
         }
 
@@ -102,7 +104,7 @@ class SpreadScheduler(Runs[SpreadState]):
         known = event.run in self.alone.runs
         done = self.alone.hear(event, self.now_ns) if known else self._handlers[type(event)](event)
         self.look_again = self.look_again or known
-        told = (*done, *self._fill())
+        told = (*done, *self._placing.fill())
         self._story.append((event, told))
         return told
 
@@ -118,7 +120,7 @@ class SpreadScheduler(Runs[SpreadState]):
         self.now_ns = max(self.now_ns, now_ns)
         self.alone.end(run, self.now_ns)
         self.look_again = True
-        return self._fill()
+        return self._placing.fill()
 
     def forget(self, run: int) -> list[str]:
         """Drop all that is known of a run that cannot go on; return its story."""
@@ -138,12 +140,12 @@ class SpreadScheduler(Runs[SpreadState]):
         # Behind all that wait already, before the one that was served last.
         state = SpreadState(event.run, event.shape, event.priority, self._turn - 1, event.resident)
         state.since_ns = self.now_ns
-        if self._policy is not earliest_finish:
+        if not self._plans:
             state.follow(None)
         self._streams.admitted(state, self.now_ns)
         state.pinned_memories = self.machine.memories_of(set(state.spread.pins))
         self.runs[event.run] = state
-        error = self._changes.hopeless(state)
+        error = self.changes.hopeless(state)
         return self._go_on(state) if error is None else self._stop(state, error)
 
     def _finished(self, event: RegionFinished) -> Sequence[Instruction]:
@@ -185,6 +187,11 @@ class SpreadScheduler(Runs[SpreadState]):
         self.look_again = True
         self._line.enter(state)
         return ()
+
+    def take_turn(self, state: SpreadState) -> None:
+        """Note that a run was served: it stands behind all that wait already."""
+        self._turn += 2
+        state.turn = self._turn
 
     # --- ends -------------------------------------------------------------------------------------
 
@@ -290,102 +297,3 @@ class SpreadScheduler(Runs[SpreadState]):
             found = f"value {event.value} of run {event.run} in memory {event.memory}"
             raise InvariantBroken("a copy ends once", found, self.story(event.run))
         return state, hop
-
-    # --- placing ----------------------------------------------------------------------------------
-
-    def _fill(self) -> list[Instruction]:
-        """Give free slots to candidates: the run of highest priority first, then whoever has waited for most turns."""
-        told: list[Instruction] = []
-        while self._line:
-            idle = self._idle()
-            if not idle and not (self.look_again and self.machine.roomy):
-                break
-            self.look_again = False
-            told += self._look_along(Look(self.machine, self.links, self.now_ns, everything=idle))
-            if self.look_again:  # a run was stopped: those before it may have what it held
-                continue
-            if not (self._line and self._idle()):
-                break
-            first = self.waiting()[0]  # nothing in flight can ever make room for anybody
-            told += self._stop(first, self._changes.no_room(first))
-        return told
-
-    def _idle(self) -> bool:
-        return not any(load.held for load in self.loads) and all(state.quiet for state in self.runs.values())
-
-    def _look_along(self, look: Look) -> list[Instruction]:
-        told: list[Instruction] = []
-        line, machine, place = self._line, self.machine, 0
-        while place < min(len(line), look.of_line) and look.left > 0 and machine.roomy:
-            state = self.runs[line[place]]
-            if look.passes_over(state):
-                place += 1
-                continue
-            self._streams.looked_at(state, self.now_ns)
-            if (done := self._place_first(state, look)) is not None:
-                told += done
-                look.changed()
-            else:
-                look.got_none(state)
-                place += 1
-        return told
-
-    def _place_first(self, state: SpreadState, look: Look) -> Sequence[Instruction] | None:
-        """Issue the first region whose best lane has a slot; those before it stand in line for theirs.
-
-        None when there is none. A run that can never go on is stopped.
-        """
-        for region in state.candidates[: look.of_run]:
-            pending = state.lanes_waited_for(region)
-            if len(pending) > 1:
-                continue
-            behind = next(iter(pending), None)
-            offers = look.offers(state, region, behind)
-            if offers is None:
-                return self._stop(state, self._changes.no_way(state, region))
-            if not offers:
-                continue
-            try:
-                chosen = self._choose(state, region, offers, look)
-            except Exception as error:  # of a policy that is the caller's own
-                return self._stop(state, error)
-            if behind is not None and chosen.lane != behind:  # better there than behind, once it may go there
-                continue
-            if waits_for_answer(state, chosen, self.now_ns):
-                continue
-            if waits_for_another(state, region, chosen, self.machine, look, self.now_ns):
-                continue
-            if chosen.copies and self.copies.hold_back(state, chosen.copies):
-                continue
-            look.stand(chosen)
-            if self.loads[chosen.lane].free:
-                self.decisions.append(Decision(state.run, region, offers, chosen))
-                return self._issue(state, region, chosen)
-        return None
-
-    def _choose(self, state: SpreadState, region: int, offers: Sequence[Offer], look: Look) -> Offer:
-        prior = state.prior
-        if prior is not None:
-            return prior.choose(region, state.since_ns, offers, self.machine, state.spread.nbytes, look.route)
-        chosen = self._policy(offers)
-        if chosen not in offers:
-            raise UserError(f"the placement policy chose {chosen!r}: let it return one of the offers that it is given")
-        return chosen
-
-    def _issue(self, state: SpreadState, region: int, offer: Offer) -> Sequence[Instruction]:
-        device, machine = offer.device, self.machine
-        is_first = not state.issued
-        machine.take_shares(state, state.shares_for(machine.devices[device].shape.memory))
-        self._streams.issued(state, region)
-        state.issue(region, offer.lane)
-        state.promised_ns[region] = offer.predicted_ns
-        machine.take((state.run, region), offer, self.now_ns)
-        self._line.leave(state)
-        if state.prior is None or not state.prior.is_whole:  # those finish what they have begun before others begin
-            self._turn += 2
-            state.turn = self._turn
-        self._line.enter(state)
-        told = self._programs.launch(state, region, offer)
-        if is_first:
-            told = [*told, *self._programs.ahead(state), *self._rolling.begin(state, self.now_ns)]
-        return told
