@@ -51,6 +51,8 @@ class PortTimes:
         one, other = ports
         starts, ends = self._starts_ns[one], self._ends_ns[one]
         starts_too, ends_too = self._starts_ns[other], self._ends_ns[other]
+        if starts[-1] <= ready_ns >= starts_too[-1]:  # behind everything on both
+            return ready_ns
         at, end = ready_ns, ready_ns + took_ns
         place, place_too = bisect_left(ends, end), bisect_left(ends_too, end)
         for _ in range(LOOKED_AT):

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from fuel_async.runtime.spread.table import DeviceTable
     from fuel_async.streams import History
 
-#: Numbers of runs after which predictions are compared with those that the plan of the whole run was made with, and the
-#: share by which they must have moved for a new one.
+#: Numbers of runs after which predictions are compared with those that the plan of the whole run was made with; where
+#: there is a plan also after every so many: devices change in a long life. And the share by which predictions must have
+#: moved for a new plan.
 LOOKED_AT_AFTER = frozenset(4**power for power in range(1, 16))
+LOOKED_AT_EVERY = 64
 MOVED = 0.2
 
 #: What runs have in place of an instance of their own: they take shares of devices as they go.
@@ -143,8 +145,9 @@ class PreparedSpread(Prepared):
     def wants_plan(self) -> bool:
         """Count a run; whether the whole run should be planned, or planned again since predictions have moved.
 
-        Looked at before the first run, when other devices are there, and after 4 runs, 16, 64 and so on. The first run
-        of a graph goes by what was planned for another graph of the same plan, if predictions are still the same.
+        Looked at before the first run, when other devices are there, after 4 runs, 16, 64 and so on, and while there is
+        a plan, after every 64. The first run of a graph goes by what was planned for another graph of the same plan, if
+        predictions are still the same.
         """
         self._runs += 1
         if len(self.shape) < 2:
@@ -154,8 +157,8 @@ class PreparedSpread(Prepared):
             self._planned_for = there
             return True
         whole, prior = self._whole, self.shape.prior
-        is_inherited = self._runs == 1 and prior is not None
-        if self._runs - 1 not in LOOKED_AT_AFTER and not is_inherited:
+        before = self._runs - 1
+        if before not in LOOKED_AT_AFTER and (prior is None or before % LOOKED_AT_EVERY):  # the first may inherit one
             return False
         if whole is None or prior is None:
             return True

@@ -289,6 +289,25 @@ def test_what_was_planned_meanwhile_for_another_graph_is_taken(virtual: Stage, m
     virtual(scenario, 3, links=SLOW)
 
 
+def test_a_plan_is_made_again_late_in_a_long_life(virtual: Stage) -> None:
+    """After some hundred runs the first device becomes slow: the plan knows long before as many have gone again."""
+
+    async def scenario(world: World) -> None:
+        await world.check(CHAINS)
+        prepared = prepared_of(world)
+        prepared._runs = 4**5 + 1
+        first = prepared.shape.prior
+        assert first is not None
+        world.machine.slow(world.devices[0], 8.0)
+        for _ in range(128):
+            await world.check(CHAINS)
+        later = prepared.shape.prior
+        assert later is not None
+        assert later.devices.count(0) < first.devices.count(0)
+
+    virtual(scenario, 2, links=SLOW)
+
+
 def test_it_is_looked_at_now_and_then(virtual: Stage) -> None:
     assert sorted(LOOKED_AT_AFTER)[:4] == [4, 16, 64, 256]
 
