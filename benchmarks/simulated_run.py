@@ -264,7 +264,11 @@ class _Live(_Run):
     def _sweep(self) -> None:
         tables = self.tables
         free_ns = [self.now if task is None else self._end_ns(task) for task in self.running]
-        places = {value: places for value, places in enumerate(self.places) if places}
+        places = {
+            value: {memory: max(ns, self.now) for memory, ns in places.items()}
+            for value, places in enumerate(self.places)
+            if places
+        }
         for task in self.running:
             if task is not None:
                 places.update({value: {self.memory(task): self._end_ns(task)} for value in tables.writes[task]})

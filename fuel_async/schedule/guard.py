@@ -19,23 +19,28 @@ if TYPE_CHECKING:
 SWEPT_NS = 20_000
 
 
-def waits_for_another(state: SpreadState, region: int, offer: Offer, machine: Machine, look: Look, now_ns: int) -> bool:
-    """Whether a region is to be kept off the lane that it is offered, for one that the plan has there before it.
+def kept_until_ns(
+    state: SpreadState, region: int, offer: Offer, machine: Machine, look: Look, now_ns: int
+) -> float | None:
+    """Until when a region is to be kept off the lane that it is offered, for one that the plan has there before it.
 
-    Only while something of the run is in flight: what it waits for then comes without anybody else's doing. The first
-    of all that the plan has left waits for nothing but what is in flight, so a run never waits for itself.
+    None where it is not. Only while something of the run is in flight: what it waits for then comes without anybody
+    else's doing. The first of all that the plan has left waits for nothing but what is in flight, so a run never waits
+    for itself.
     """
     prior = state.prior
     if prior is None or prior.is_whole or not state.in_flight:
-        return False
+        return None
     first = state.next_on(offer.device)
     if first is None or first == region or prior.starts_ns[first] >= prior.starts_ns[region]:
-        return False
+        return None
     expected_ns = _expected_ns(state, first, prior, machine, look, now_ns)
     if expected_ns is None or may_start(offer.predicted_ns, expected_ns, offer.start_ns):
-        return False
+        return None
     others = [lane for lane in machine.devices[offer.device].lanes if lane != offer.lane]
-    return all(look.busy_ns[lane] > expected_ns for lane in others)
+    if any(look.busy_ns[lane] <= expected_ns for lane in others):
+        return None
+    return expected_ns + (state.spread.prices.region_ns(first, offer.device) or 0)
 
 
 def waits_for_answer(state: SpreadState, offer: Offer, now_ns: int) -> bool:

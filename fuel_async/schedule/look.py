@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from fuel_async.schedule.arrival import arrival
@@ -144,6 +145,15 @@ class Look:
             for way in ways:
                 self._claimed |= way.shares
         return found if ways else None
+
+    def beside(self, state: SpreadState, region: int, offer: Offer) -> Offer | None:
+        """The offer of another lane of the device, the first to be free; None where there is none."""
+        device, busy_ns = self._machine.devices[offer.device], self.busy_ns
+        lanes = device.fine_lanes if state.shape.fine[region] else device.lanes
+        lane = min([lane for lane in lanes if lane != offer.lane], key=busy_ns.__getitem__, default=None)
+        if lane is None:
+            return None
+        return replace(offer, lane=lane, free_ns=busy_ns[lane], held=self._machine.lanes[lane].held)
 
     def stand(self, offer: Offer) -> None:
         """Note that a region stands in line as offered, or has gone there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fuel_async.errors import UserError
-from fuel_async.schedule.guard import waits_for_another, waits_for_answer
+from fuel_async.schedule.guard import kept_until_ns, waits_for_answer
 from fuel_async.schedule.look import Look
 from fuel_async.schedule.offers import Decision, Offer, Policy
 
@@ -92,22 +92,32 @@ class Placing:
             if not offers:
                 continue
             try:
-                chosen = self._choose(state, region, offers, look)
+                best = self._choose(state, region, offers, look)
             except Exception as error:  # of a policy that is the caller's own
                 return scheduler.stop_run(state, error)
-            if behind is not None and chosen.lane != behind:  # better there than behind, once it may go there
+            if behind is not None and best.lane != behind:  # better there than behind, once it may go there
                 continue
-            if waits_for_answer(state, chosen, scheduler.now_ns):
-                continue
-            if waits_for_another(state, region, chosen, machine, look, scheduler.now_ns):
-                continue
-            if chosen.copies and scheduler.copies.hold_back(state, chosen.copies):
+            chosen = self._allowed(state, region, best, look, behind)
+            if chosen is None or (chosen.copies and scheduler.copies.hold_back(state, chosen.copies)):
                 continue
             look.stand(chosen)
             if machine.lanes[chosen.lane].free:
                 scheduler.decisions.append(Decision(state.run, region, offers, chosen))
                 return self._issue(state, region, chosen)
         return None
+
+    def _allowed(self, state: SpreadState, region: int, offer: Offer, look: Look, behind: int | None) -> Offer | None:
+        """What a region may take up: the offer, or that of another lane where this one is kept; None where it waits."""
+        machine, now_ns = self._machine, self._scheduler.now_ns
+        if waits_for_answer(state, offer, now_ns):
+            return None
+        until_ns = kept_until_ns(state, region, offer, machine, look, now_ns)
+        if until_ns is None:
+            return offer
+        beside = look.beside(state, region, offer) if behind is None else None
+        if beside is None or beside.start_ns > until_ns:
+            return None
+        return beside if kept_until_ns(state, region, beside, machine, look, now_ns) is None else None
 
     def _choose(self, state: SpreadState, region: int, offers: Sequence[Offer], look: Look) -> Offer:
         prior = state.prior

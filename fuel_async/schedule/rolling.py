@@ -182,7 +182,7 @@ class Rolling:
             key=lambda region: (prior.starts_ns[region], region),
         )
         number = {memory: place for place, memory in enumerate(basis.memories)}
-        places = {value: _known(there, number, since_ns) for value, there in enumerate(state.places) if there}
+        places = {value: _known(there, number, now_ns, since_ns) for value, there in enumerate(state.places) if there}
         for region, lane in state.in_flight.items():
             end_ns = float(machine.lanes[lane].end_ns((state.run, region), now_ns) - since_ns)
             begun_ns = max(begun_ns, end_ns)
@@ -232,9 +232,10 @@ def _basis(state: SpreadState) -> Basis | None:
     return None if first is None or state.prior is None else first.basis
 
 
-def _known(there: Mapping[int, int], number: Mapping[int, int], since_ns: int) -> dict[int, float]:
-    """By memory of a problem: since when a value is there. What lies only on devices that joined later comes by way of
-    the host, as far as the problem knows.
+def _known(there: Mapping[int, int], number: Mapping[int, int], now_ns: int, since_ns: int) -> dict[int, float]:
+    """By memory of a problem: from when a value is there, not before now: no copy of it could begin earlier.
+
+    What lies only on devices that joined later comes by way of the host, as far as the problem knows.
     """
     known = {number[memory]: ns for memory, ns in there.items() if memory in number} or {0: min(there.values())}
-    return {memory: float(max(ns - since_ns, 0)) for memory, ns in known.items()}
+    return {memory: float(max(ns, now_ns) - since_ns) for memory, ns in known.items()}

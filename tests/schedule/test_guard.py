@@ -43,6 +43,13 @@ def test_another_lane_that_will_be_free_is_enough() -> None:
     assert told == "0a@2, 0c@0"
 
 
+@pytest.mark.parametrize(("d_ns", "told"), [(140, "0a@2, 0d@0, 0c@0"), (400, "0a@2, 0d@0")])
+def test_a_lane_that_is_kept_is_no_reason_to_wait_for_it(d_ns: int, told: str) -> None:
+    """b is to have the lane that is free; c goes behind d on the other one, if it starts there sooner than behind b."""
+    prior = Prior([1, 0, 0, 0], [0, 130, 140, 0], [[(0, 1, 130)], [], [], []], 1_230)
+    assert machine(f"a=100 b:a=200 c=900 d={d_ns}", prior, lanes=2)[1] == told
+
+
 def test_regions_of_other_runs_do_not_wait() -> None:
     found, _ = machine("a=100 b:a=200 c=900")
     assert found.admit(1, spread("a=300", outputs="")) == "1a@0"

@@ -66,7 +66,8 @@ class Progress:
 
     #: By lane: when it is free, or expected to be.
     free_ns: Sequence[float]
-    #: Values of tasks that have started, and given ones: in which memories they are or will be, and from when.
+    #: Values of tasks that have started, and given ones: in which memories they are or will be, and from when. Not from
+    #: before now, when no copy of them can begin any more.
     places: Mapping[int, Mapping[int, float]]
     #: The tasks that have not started, in the order of the plan.
     left: Sequence[int]
