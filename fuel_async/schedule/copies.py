@@ -41,7 +41,7 @@ class Copies:
         self._machine, self._links, self._stop = machine, links, stop
         #: By a port that is busy: what waits for it, as a heap.
         self._waiting: dict[Port, list[_Send]] = {}
-        #: The same by run, value and memory.
+        #: The same by run, value and memory. What is not here has been forgotten.
         self._held_back: set[tuple[int, int, int]] = set()
         self._turn = count()
 
@@ -92,6 +92,8 @@ class Copies:
         ]:
             one = heappop(min(lines))
             *_, state, value, source, to = one
+            if (state.run, value, to) not in self._held_back:
+                continue
             self._held_back.discard((state.run, value, to))
             hops = self._hops(one)
             busy = [port for port in (hops[0].ports if hops else ()) if self._is_busy(port, now_ns)]
@@ -118,6 +120,14 @@ class Copies:
             return ()
         hops = self._links.route(source, to, state.spread.nbytes[value])
         return hops if is_owed else hops or ()
+
+    def forget(self, state: SpreadState) -> None:
+        """Let nothing of a run wait any more but outputs: it has another plan."""
+        self._held_back -= {
+            (run, value, to)
+            for run, value, to in self._held_back
+            if run == state.run and not (to == HOST and value in state.owed)
+        }
 
     def hold_back(self, state: SpreadState, copies: Iterable[tuple[int, Hop]]) -> bool:
         """Whether any of these copies waits for its turn: soon it will be under way without anybody's doing."""

@@ -155,23 +155,33 @@ class Rolling:
 
     def swept(self, state: SpreadState, event: Reswept, now_ns: int) -> Sequence[Instruction]:
         """Go by the answer. What is there already is sent to where it is read now."""
-        course, before, prior = state.course, state.prior, event.prior
+        course, prior = state.course, event.prior
         assert course is not None  # it was asked for
-        assert before is not None
         course.is_asked, course.late_ns = False, 0.0
         self._streams.follow(state, prior)
-        told: list[Instruction] = []
-        for region, (device, then) in enumerate(zip(prior.devices, before.devices, strict=True)):
-            if device != then and not state.is_issued(region):
-                memory, needed_ns = self._machine.devices[device].shape.memory, prior.starts_ns[region]
-                for value in state.spread.reads[region]:
-                    places = state.places[value]
-                    if places:
-                        source = min(places, key=places.__getitem__)
-                        told += self._copies.send(state, [(value, memory, needed_ns)], source, now_ns)
+        told = self._send_again(state, prior, now_ns)
         if course.lost:
             course.lost = False
             told += self.lost(state, now_ns)
+        return told
+
+    def _send_again(self, state: SpreadState, prior: Prior, now_ns: int) -> list[Instruction]:
+        """Have what is there sent to where it is read by another plan; what waits by the one before waits no more."""
+        self._copies.forget(state)
+        first: dict[tuple[int, int], int] = {}
+        for region, device in enumerate(prior.devices):
+            if state.is_issued(region):
+                continue
+            memory = self._machine.devices[device].shape.memory
+            for value in state.spread.reads[region]:
+                if state.places[value] and memory not in state.places[value]:
+                    pair = value, memory
+                    first[pair] = min(first.get(pair, prior.starts_ns[region]), prior.starts_ns[region])
+        told: list[Instruction] = []
+        for (value, memory), needed_ns in sorted(first.items(), key=lambda one: (one[1], one[0])):
+            places = state.places[value]
+            source = min(places, key=places.__getitem__)
+            told += self._copies.send(state, [(value, memory, needed_ns)], source, now_ns)
         return told
 
     def _progress(self, state: SpreadState, prior: Prior, basis: Basis, now_ns: int) -> Progress:

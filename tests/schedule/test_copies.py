@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fuel_async.schedule import Prior, RunShape
+from fuel_async.schedule import Prior, Reswept, RunShape
 from fuel_async.schedule.copies import AHEAD_NS
+from fuel_async.schedule.rolling import Course
 from tests.schedule.spread_support import Checked, Mesh, gpu, spread
 
 MS = 1_000_000
@@ -195,3 +196,23 @@ def test_a_run_is_stopped_whose_output_cannot_go_home_any_more() -> None:
     machine.copied(0, "a", 2)
     machine.at_ns += SLOW
     assert machine.copied(0, "c", 2) == "0 stop TransferFailed"
+
+
+def test_another_plan_sends_anew_what_waits() -> None:
+    """By the answer e, which reads what b makes, runs on the third device."""
+    shape = three()
+    assert shape.prior is not None
+    machine = started(shape, devices=3)
+    state = machine.runs[0]
+    machine.finish(0, "a")
+    machine.finish(0, "b")
+    machine.finish(0, "c")
+    state.course = Course(len(state.shape), [1.0] * 3)
+    assert waiting(machine) == 2
+    devices, starts_ns = [0, 0, 0, 1, 2, 1], [0, 1, 2, 3 * MS, 4 * MS, 6 * MS]
+    sends = [[(0, 2, 3 * MS)], [(1, 3, 4 * MS)], [(2, 2, 6 * MS)], [], [], []]
+    assert machine.tell(Reswept(0, Prior(devices, starts_ns, sends, 20 * MS))) == "0b 1>3, 0e@2"
+    machine.at_ns = SLOW
+    assert machine.copied(0, "a", 2) == "0c 1>2, 0f@1"
+    machine.at_ns += SLOW
+    assert machine.copied(0, "c", 2) == ""  # nothing goes where nobody reads it any more
