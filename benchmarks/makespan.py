@@ -60,6 +60,7 @@ TARGETS = {
     "executor_vs_heft_mean": Target(max=0.93),
     "executor_vs_heft": Target(max=0.99),
     "executor_vs_heft_hard": Target(max=0.80),
+    "executor_vs_heft_worst": Target(max=1.0),
     "executor_vs_promised": Target(max=1.05),
     "executor_with_ports_vs_heft_mean": Target(max=0.80),
     "executor_with_ports_vs_promised": Target(max=1.05),
@@ -202,7 +203,9 @@ def _executed(seed: int, families: Sequence[str], scale: Scale) -> dict[str, flo
         for _, vs_heft, _ in executed.ratios(unsteady, Sharing.NONE, partial(slower, seed)):
             found.add(f"executor_live_vs_heft.{name}", vs_heft)
     worst = {
-        f"{name}_vs_heft_worst": found.worst(f"{name}_vs_heft_mean") for name in ("executor", "executor_with_ports")
+        # To a tenth of a percent: an executor's times are whole.
+        f"{name}_vs_heft_worst": round(found.worst(f"{name}_vs_heft_mean"), 3)
+        for name in ("executor", "executor_with_ports")
     }
     return {**found.means(), **worst}
 
