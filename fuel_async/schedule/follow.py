@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from fuel_async.schedule.machine import DeviceShape, Links, Prices
     from fuel_async.schedule.shape import LaneShape, RunShape
 
+#: A plan whose run takes so many times longer than it promises is also played with devices that keep to its order.
+NOT_KEPT = 1.02
+
 _NOBODY: Mapping[int, BaseException] = MappingProxyType({})
 
 
@@ -83,7 +86,7 @@ def judge_plan(
 
     With a plan it is played as it would go: whole to one device where that ends sooner, and placed anew as it goes. The
     plan that `shape` has is followed. Where it has none, one is made, about 100 µs a region, and followed if the
-    run takes no longer with it.
+    run takes no longer with it; strictly, if it is not kept otherwise.
     """
     bare = replace(shape, prior=None)
     live = dry_run(devices, links, earliest_finish, bare, gone, breathe)
@@ -91,5 +94,11 @@ def judge_plan(
     if prior is None:
         return Judged(live)
     planned = dry_run(devices, links, earliest_finish, replace(bare, prior=prior), gone, breathe)
-    follows = shape.prior is not None or planned.makespan_ns <= live.makespan_ns
-    return Judged(live, prior, planned, follows)
+    if shape.prior is not None:
+        return Judged(live, prior, planned, follows=True)
+    if planned.makespan_ns > NOT_KEPT * prior.makespan_ns:
+        strict = replace(prior, is_strict=True)
+        found = dry_run(devices, links, earliest_finish, replace(bare, prior=strict), gone, breathe)
+        if found.makespan_ns < planned.makespan_ns:
+            prior, planned = strict, found
+    return Judged(live, prior, planned, follows=planned.makespan_ns <= live.makespan_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from fuel_async.plan import may_start
@@ -34,6 +35,8 @@ def kept_until_ns(
     first = state.next_on(offer.device)
     if first is None or first == region or prior.starts_ns[first] >= prior.starts_ns[region]:
         return None
+    if prior.is_strict:
+        return math.inf
     expected_ns = _expected_ns(state, first, prior, machine, look, now_ns)
     if expected_ns is None or may_start(offer.predicted_ns, expected_ns, offer.start_ns):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from fuel_async.errors import UserError
@@ -114,7 +115,7 @@ class Placing:
         until_ns = kept_until_ns(state, region, offer, machine, look, now_ns)
         if until_ns is None:
             return offer
-        beside = look.beside(state, region, offer) if behind is None else None
+        beside = look.beside(state, region, offer) if behind is None and until_ns < math.inf else None
         if beside is None or beside.start_ns > until_ns:
             return None
         return beside if kept_until_ns(state, region, beside, machine, look, now_ns) is None else None

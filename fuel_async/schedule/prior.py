@@ -49,6 +49,8 @@ class Prior:
     basis: Basis | None = None
     #: Whether all of it is for one device, however late that is.
     is_whole: bool = False
+    #: Whether devices take regions in no other order than that of the plan.
+    is_strict: bool = False
     #: How urgent each region is: the earlier it would start, the more.
     ranks: Sequence[int] = field(init=False)
     #: By device: its regions in the order of their starts.

@@ -88,6 +88,7 @@ def answer(question: Question, breathe: Breathe = no_breath) -> Prior:
         makespan_ns=int(found.makespan_ns),
         ends_ns=ends_ns,
         basis=basis,
+        is_strict=prior.is_strict,
         is_whole=is_whole,
     )
 

@@ -17,6 +17,7 @@ from fuel_async.schedule import (
     prior_of,
     with_constants_there,
 )
+from fuel_async.schedule.follow import NOT_KEPT
 from tests.schedule.spread_support import LETTERS, Mesh, gpu, spread
 
 DEVICES = [gpu(1), gpu(2)]
@@ -50,6 +51,19 @@ def test_both_ways_are_those_of_the_scheduler_and_the_shorter_one_is_taken(seed:
 def test_some_plans_are_followed_and_some_are_not() -> None:
     verdicts = {judge_plan(random_shape(seed), DEVICES, Mesh()).follows for seed in range(40)}
     assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("seed", [8, 100, 206])
+def test_a_plan_that_is_not_kept_otherwise_is_followed_strictly(seed: int) -> None:
+    """A long region takes the second lane before the one that is planned there is ready."""
+    shape, devices = random_shape(seed), [gpu(1, lanes=2), gpu(2)]
+    judged = judge_plan(shape, devices, Mesh())
+    assert judged.prior is not None
+    assert judged.prior.is_strict
+    assert judged.follows
+    assert judged.best.makespan_ns == judged.prior.makespan_ns
+    loose = replace(shape, prior=replace(judged.prior, is_strict=False))
+    assert dry_run(devices, Mesh(), earliest_finish, loose).makespan_ns > NOT_KEPT * judged.prior.makespan_ns
 
 
 def test_a_plan_is_judged_as_a_run_would_go_by_it() -> None:

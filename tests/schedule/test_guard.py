@@ -31,6 +31,13 @@ def test_a_short_region_that_is_through_in_time_does_not() -> None:
     assert told == "0a@1, 0c@0"
 
 
+def test_by_a_strict_plan_none_goes_before_another() -> None:
+    found, told = machine("a=100 b:a=200 c=100", replace(PLAN, is_strict=True))
+    assert told == "0a@1"
+    found.at_ns = 100
+    assert found.finish(0, "a") == "0a 2>1, 0b@0, 0c@0"
+
+
 @pytest.mark.parametrize(("c_ns", "starts"), [(162, True), (163, False)])
 def test_it_waits_within_a_share_of_the_time(c_ns: int, starts: bool) -> None:
     """b is expected when a has ended and was copied: at 130, which is 0.8 of 162.5."""
