@@ -39,7 +39,7 @@ class Copies:
     ) -> None:
         """`stop` ends a run early, of which an output that waits cannot come home any more."""
         self._machine, self._links, self._stop = machine, links, stop
-        #: By a port that is busy: what waits for it, as a heap.
+        #: By port: what waits for it, as a heap.
         self._waiting: dict[Port, list[_Send]] = {}
         #: The same by run, value and memory. What is not here has been forgotten.
         self._held_back: set[tuple[int, int, int]] = set()

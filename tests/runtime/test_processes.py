@@ -255,7 +255,7 @@ async def main():
         async with fa.Executor() as ex:
             task = asyncio.ensure_future(ex.run(gated(), x=ints()))
             await rig.gate.entered()
-            threading.Timer(0.2, rig.gate.open).start()
+            threading.Timer(1.0, rig.gate.open).start()
             print("ready", flush=True)
             await task
 asyncio.run(main())
